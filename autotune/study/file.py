@@ -1,0 +1,150 @@
+"""The study file: its shape and its defaults, each written once.
+
+``load_study`` turns a TOML file into a frozen ``Study`` or raises one ``InputError`` that names the
+file, the key and the remedy.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from autotune.values import ParamValue, Value
+
+
+class EngineSpec(Value, frozen=True, kw_only=True):
+    """The server: ``command`` is its base command line; the trial's flags, host and port are appended.
+
+    ``{python}`` in an argument stands for the running interpreter. ``env`` is literal; ``pass_env``
+    names variables (secrets among them) that the server inherits from the tuner's environment in
+    addition to the ordinary ones, and whose values are never stored.
+    """
+
+    kind: str = "sglang"
+    command: list[str]
+    env: dict[str, str] = {}
+    pass_env: list[str] = []
+    version: str = ""
+    host: str = "127.0.0.1"
+    api_key_env: str = ""
+    admin_key_env: str = ""
+
+
+class ModelSpec(Value, frozen=True, kw_only=True):
+    """The model. ``config`` is a config.json to read when ``path`` has none on this machine.
+
+    ``kv_tokens`` is a known KV capacity, ``gpu_memory_gb`` the memory per GPU (else asked of NVML),
+    ``weight_gb`` the weights per GPU in GB (else computed from the files or the config).
+    """
+
+    path: str = ""
+    config: str = ""
+    served_name: str = ""
+    kv_tokens: int | None = None
+    gpu_memory_gb: float | None = None
+    weight_gb: float | None = None
+
+
+class ParameterOverride(Value, frozen=True, kw_only=True):
+    """Changes to one parameter of the search space; ``force`` searches it although it does nothing."""
+
+    low: float | None = None
+    high: float | None = None
+    step: float | None = None
+    choices: list[ParamValue] | None = None
+    force: bool = False
+
+
+class SpaceSpec(Value, frozen=True, kw_only=True):
+    """Which parameters are searched. ``file`` is a name in search_spaces/ or a path; empty: the engine's own.
+
+    ``parameters`` empty: those the space switches on by default.
+    """
+
+    file: str = ""
+    parameters: list[str] = []
+    override: dict[str, ParameterOverride] = {}
+    min_tokens_per_expert: float = 8.0
+
+
+class Workload(Value, frozen=True, kw_only=True):
+    """What is asked of the server, and for how long.
+
+    ``range_ratio`` r draws lengths uniformly from [max(1, len * r), len]; 1.0 is a fixed length.
+    ``arrival`` "closed" keeps ``concurrency`` requests in flight; "open" sends ``request_rate`` per second
+    (Poisson) and never more than ``concurrency`` at once where that is set.
+    A load ends when the relative half-width of the 95 % interval of the objective is at most ``precision``,
+    not before ``min_s`` and not after ``max_s`` seconds of steady window; warm-up comes before, at most ``warmup_max_s``.
+    """
+
+    input_tokens: int = 128
+    output_tokens: int = 128
+    range_ratio: float = 1.0
+    arrival: Literal["closed", "open"] = "closed"
+    concurrency: int = 0
+    request_rate: float = 0.0
+    route: Literal["generate", "completions"] = "generate"
+    stream: bool = True
+    min_s: float = 10.0
+    max_s: float = 60.0
+    warmup_max_s: float = 60.0
+    precision: float = 0.02
+    failed_limit: float = 0.01
+    token_id_low: int = 1000
+    token_id_high: int = 30000
+    workers: int = 0
+
+
+class Objective(Value, frozen=True, kw_only=True):
+    """``metric`` names a figure of the steady window; throughputs are maximised, latencies minimised.
+
+    ``constraints`` maps metric names to the largest value that the winner may have.
+    """
+
+    metric: str = "output_throughput_tok_s"
+    constraints: dict[str, float] = {}
+
+
+class Budget(Value, frozen=True, kw_only=True):
+    """``wall_clock`` is written as 90s, 45m, 8h or 1d; a night ends at whichever comes first."""
+
+    trials: int = 20
+    wall_clock: str = "8h"
+    infeasible_in_a_row: int = 6
+    confirm_starts: int = 0
+
+
+class Timeouts(Value, frozen=True, kw_only=True):
+    """Seconds. ``start_silence_s`` ends a start without any sign of progress, ``start_s`` is its hard cap."""
+
+    start_s: float = 3600.0
+    start_silence_s: float = 600.0
+    stop_s: float = 30.0
+    gpu_release_s: float = 60.0
+    load_stall_s: float = 60.0
+    request_s: float = 600.0
+
+
+class SearchSpec(Value, frozen=True, kw_only=True):
+    """``sampler`` is a name of ``search.SAMPLERS``."""
+
+    sampler: str = "tpe"
+    startup_trials: int = 4
+
+
+class Study(Value, frozen=True, kw_only=True):
+    """One study file. ``storage`` is an Optuna URL; empty: SQLite inside the study's folder."""
+
+    name: str
+    description: str = ""
+    seed: int = 0
+    storage: str = ""
+    engine: EngineSpec
+    model: ModelSpec = msgspec.field(default_factory=ModelSpec)
+    space: SpaceSpec = msgspec.field(default_factory=SpaceSpec)
+    workload: Workload = msgspec.field(default_factory=Workload)
+    objective: Objective = msgspec.field(default_factory=Objective)
+    budget: Budget = msgspec.field(default_factory=Budget)
+    timeouts: Timeouts = msgspec.field(default_factory=Timeouts)
+    search: SearchSpec = msgspec.field(default_factory=SearchSpec)
