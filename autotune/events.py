@@ -1,0 +1,79 @@
+"""What a night says while it runs: frozen events, rendered at the edge and appended to events.jsonl."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from autotune.values import Config, Outcome, Timings, Value
+
+Phase = Literal["prepare", "start", "read back", "warm-up", "load", "stop"]
+
+
+class NightStarted(Value, frozen=True, kw_only=True, tag="night_started"):
+    """``settled`` trials were found on disk; the night ends at ``trials`` or after ``budget_s``."""
+
+    study: str
+    settled: int
+    trials: int
+    budget_s: float
+    folder: str
+
+
+class Note(Value, frozen=True, kw_only=True, tag="note"):
+    """Something a reader of the log wants to know: a frozen flag, an orphan that was stopped, new bounds."""
+
+    text: str
+    level: Literal["info", "warning"] = "info"
+
+
+class TrialStarted(Value, frozen=True, kw_only=True, tag="trial_started"):
+    """``role`` is baseline, search, repeat or confirm."""
+
+    number: int
+    role: str
+    config: Config
+
+
+class PhaseEntered(Value, frozen=True, kw_only=True, tag="phase"):
+    """``eta_s`` is the expected end of the night from now, where it can be told."""
+
+    number: int
+    phase: Phase
+    eta_s: float | None = None
+
+
+class LoadProgress(Value, frozen=True, kw_only=True, tag="load_progress"):
+    """Seen every quarter of a second during a load."""
+
+    number: int
+    elapsed_s: float
+    throughput_tok_s: float
+    in_flight: int
+    completed: int
+    failed: int
+    warm: bool
+
+
+class TrialSettled(Value, frozen=True, kw_only=True, tag="trial_settled"):
+    """``best`` and ``baseline`` are scores so far; None before there is one."""
+
+    number: int
+    config: Config
+    outcome: Outcome
+    timings: Timings
+    best: float | None = None
+    baseline: float | None = None
+
+
+class NightEnded(Value, frozen=True, kw_only=True, tag="night_ended"):
+    """``reason`` in words; ``script`` is the exported launch script, where there is one."""
+
+    reason: str
+    settled: int
+    best_number: int | None = None
+    script: str | None = None
+
+
+Event = NightStarted | Note | TrialStarted | PhaseEntered | LoadProgress | TrialSettled | NightEnded
+Listener = Callable[[Event], None]
