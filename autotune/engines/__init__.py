@@ -1,0 +1,1 @@
+"""Inference servers: configuration to launch plan, read-back, and what can be known before a start."""
