@@ -1,0 +1,117 @@
+"""Where a study keeps what. Paths only; ``record`` writes, ``search`` owns the database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from autotune.study.atomic import make_private_folder
+
+
+class TrialFolder(msgspec.Struct, frozen=True):
+    """The files of one trial, ``trials/0007/`` and the like."""
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        """What the trial asks; written before anything can fail."""
+        return self.root / "config.json"
+
+    @property
+    def plan(self) -> Path:
+        """The launch plan."""
+        return self.root / "plan.json"
+
+    @property
+    def identity(self) -> Path:
+        """Which process is the server, so that a later tuner can end this one and no other."""
+        return self.root / "server.json"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "server.log"
+
+    @property
+    def load(self) -> Path:
+        """Folder of the raw records of the requests."""
+        return self.root / "load"
+
+    @property
+    def result(self) -> Path:
+        """The settled trial; its presence is what settles it."""
+        return self.root / "result.json"
+
+
+class StudyFolder(msgspec.Struct, frozen=True):
+    """The folder of one study."""
+
+    root: Path
+
+    @classmethod
+    def beside(cls, study_file: Path, name: str) -> StudyFolder:
+        """The folder ``name`` next to the study file, as an absolute path."""
+        return cls(study_file.absolute().parent / name)
+
+    def create(self) -> None:
+        """Make the folder, private to this user. Raises ``NightStopped`` when that cannot be."""
+        make_private_folder(self.trials)
+
+    @property
+    def exists(self) -> bool:
+        return self.manifest.exists()
+
+    @property
+    def manifest(self) -> Path:
+        return self.root / "manifest.json"
+
+    @property
+    def database(self) -> Path:
+        return self.root / "study.db"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "lock"
+
+    @property
+    def bounds(self) -> Path:
+        """The bounds of the search, fixed once after the baseline."""
+        return self.root / "bounds.json"
+
+    @property
+    def baseline(self) -> Path:
+        """What the server reported at its defaults."""
+        return self.root / "baseline.json"
+
+    @property
+    def events(self) -> Path:
+        return self.root / "events.jsonl"
+
+    @property
+    def heartbeat(self) -> Path:
+        return self.root / "heartbeat"
+
+    @property
+    def report(self) -> Path:
+        return self.root / "report"
+
+    @property
+    def launch_script(self) -> Path:
+        return self.root / "launch-best.sh"
+
+    @property
+    def trials(self) -> Path:
+        return self.root / "trials"
+
+    def trial(self, number: int) -> TrialFolder:
+        return TrialFolder(self.trials / f"{number:04d}")
+
+
+def fresh_name(parent: Path, name: str) -> str:
+    """``name``, or the first of ``name-2``, ``name-3``, ... that has no folder in ``parent``."""
+    number, candidate = 1, name
+    while (parent / candidate).exists():
+        number += 1
+        candidate = f"{name}-{number}"
+    return candidate

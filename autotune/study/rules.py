@@ -1,0 +1,234 @@
+"""What a study file must satisfy beyond its types. Each rule raises one ``Problem`` or accepts."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Sequence
+
+from autotune.study.file import ParameterOverride, Study
+from autotune.values import Value
+
+_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SECRET_NAME = re.compile(r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
+_STORAGE = re.compile(r"[a-z][a-z0-9+_]*://.*", re.DOTALL)
+
+
+class Problem(Exception):
+    """One thing that is wrong in a study file. ``key`` is dotted, empty for the file itself."""
+
+    def __init__(self, key: str, problem: str, remedy: str) -> None:
+        super().__init__(f"{key}: {problem}; {remedy}" if key else f"{problem}; {remedy}")
+        self.key = key
+
+
+class Known(Value, frozen=True, kw_only=True):
+    """Names that exist in this installation. An empty list means: do not check."""
+
+    samplers: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
+    engines: tuple[str, ...] = ()
+
+
+Rule = Callable[[Study, Known], None]
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of ``90s``, ``45m``, ``8h``, ``1d`` or a sum of these such as ``1h30m``. Raises ``ValueError``."""
+    compact = text.replace(" ", "")
+    parts = _DURATION.findall(compact)
+    if not parts or "".join(number + unit for number, unit in parts) != compact:
+        raise ValueError(f"{text!r} is not a duration; write it as 90s, 45m, 8h or 1d")
+    return sum(float(number) * _UNITS_S[unit] for number, unit in parts)
+
+
+def _name(study: Study, known: Known) -> None:
+    if not _NAME.fullmatch(study.name):
+        raise Problem(
+            "name",
+            f"{study.name!r} cannot name a folder",
+            "use 1 to 64 letters, digits, '.', '_' or '-', and begin with a letter or digit",
+        )
+
+
+def _seed_and_storage(study: Study, known: Known) -> None:
+    if not 0 <= study.seed < 2**32:
+        raise Problem("seed", f"{study.seed} is out of range", "give a number from 0 to 4294967295")
+    if study.storage and not _STORAGE.fullmatch(study.storage):
+        raise Problem(
+            "storage",
+            "is not a database URL",
+            "leave it empty for SQLite in the study's folder, or write postgresql://user@host/database",
+        )
+
+
+def _engine(study: Study, known: Known) -> None:
+    engine = study.engine
+    _one_of("engine.kind", engine.kind, known.engines)
+    if not engine.command or not engine.command[0].strip():
+        raise Problem("engine.command", "is empty", 'give the base command line, such as ["{python}", "-m", "..."]')
+    if not engine.host.strip():
+        raise Problem("engine.host", "is empty", "give an address, such as 127.0.0.1")
+    for name, value in engine.env.items():
+        _env_name(f"engine.env.{name}", name)
+        if value and _SECRET_NAME.search(name):
+            raise Problem(
+                f"engine.env.{name}",
+                "looks like a secret, and the values of env are stored",
+                f'set it in the environment and write pass_env = ["{name}"]',
+            )
+    for index, name in enumerate(engine.pass_env):
+        _env_name(f"engine.pass_env[{index}]", name)
+    for key, name in (("api_key_env", engine.api_key_env), ("admin_key_env", engine.admin_key_env)):
+        if name:
+            _env_name(f"engine.{key}", name)
+
+
+def _env_name(key: str, name: str) -> None:
+    if not _ENV_NAME.fullmatch(name):
+        raise Problem(key, f"{name!r} is not the name of an environment variable", "use letters, digits and '_'")
+
+
+def _overrides(study: Study, known: Known) -> None:
+    for name, override in study.space.override.items():
+        _override(f"space.override.{name}", override)
+
+
+def _override(key: str, override: ParameterOverride) -> None:
+    if override.low is not None and override.high is not None and override.low > override.high:
+        raise Problem(f"{key}.low", f"{override.low:g} is above high ({override.high:g})", "exchange them")
+    if override.step is not None and override.step <= 0:
+        raise Problem(f"{key}.step", f"{override.step:g} is not positive", "give a positive step")
+    if override.choices is not None and not override.choices:
+        raise Problem(f"{key}.choices", "is empty", "list at least one value")
+
+
+def _arrival(study: Study, known: Known) -> None:
+    workload = study.workload
+    if workload.arrival == "open" and workload.request_rate <= 0:
+        raise Problem("workload.request_rate", "is missing", 'arrival = "open" needs requests per second, such as 8.0')
+    if workload.arrival == "closed" and workload.concurrency <= 0:
+        raise Problem("workload.concurrency", "is missing", 'arrival = "closed" needs a number of requests in flight')
+    if workload.arrival == "closed" and workload.request_rate:
+        raise Problem("workload.request_rate", "is not used by a closed loop", 'remove it or write arrival = "open"')
+
+
+def _workload_order(study: Study, known: Known) -> None:
+    workload = study.workload
+    if workload.min_s > workload.max_s:
+        raise Problem("workload.min_s", f"{workload.min_s:g} is above max_s ({workload.max_s:g})", "exchange them")
+    if workload.token_id_low >= workload.token_id_high:
+        raise Problem(
+            "workload.token_id_low",
+            f"{workload.token_id_low} is not below token_id_high ({workload.token_id_high})",
+            "give a range of token ids",
+        )
+
+
+def _objective(study: Study, known: Known) -> None:
+    _one_of("objective.metric", study.objective.metric, known.metrics)
+    for name, limit in study.objective.constraints.items():
+        _one_of(f"objective.constraints.{name}", name, known.metrics)
+        if limit <= 0:
+            raise Problem(f"objective.constraints.{name}", f"{limit:g} is not positive", "give the largest value")
+
+
+def _sampler(study: Study, known: Known) -> None:
+    _one_of("search.sampler", study.search.sampler, known.samplers)
+
+
+def _wall_clock(study: Study, known: Known) -> None:
+    try:
+        seconds = parse_duration(study.budget.wall_clock)
+    except ValueError as error:
+        problem, remedy = str(error).split("; ")
+        raise Problem("budget.wall_clock", problem, remedy) from None
+    if seconds <= 0:
+        raise Problem("budget.wall_clock", "is zero", "give a duration such as 8h")
+
+
+def _one_of(key: str, name: str, names: Sequence[str]) -> None:
+    if not names or name in names:
+        return
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    remedy = f"did you mean {close[0]}?" if close else f"use one of {', '.join(names)}"
+    raise Problem(key, f"{name!r} is not known", remedy)
+
+
+class Span(Value, frozen=True, kw_only=True):
+    """The numbers that one key may have."""
+
+    key: str
+    low: float
+    high: float = float("inf")
+    above_low: bool = False
+    below_high: bool = False
+
+    def check(self, study: Study) -> None:
+        value: object = study
+        for part in self.key.split("."):
+            value = getattr(value, part)
+        if isinstance(value, int | float) and not self._holds(value):
+            raise Problem(self.key, f"{value:g} is out of range", f"give a number {self}")
+
+    def _holds(self, value: float) -> bool:
+        over = value > self.low if self.above_low else value >= self.low
+        return over and (value < self.high if self.below_high else value <= self.high)
+
+    def __str__(self) -> str:
+        low = f"above {self.low:g}" if self.above_low else f"of at least {self.low:g}"
+        if self.high == float("inf"):
+            return low
+        return f"{low} and {'below' if self.below_high else 'at most'} {self.high:g}"
+
+
+SPANS = (
+    Span(key="model.kv_tokens", low=1),
+    Span(key="model.gpu_memory_gb", low=0, above_low=True),
+    Span(key="model.weight_gb", low=0, above_low=True),
+    Span(key="space.min_tokens_per_expert", low=0, above_low=True),
+    Span(key="workload.input_tokens", low=1, high=100_000_000),
+    Span(key="workload.output_tokens", low=1, high=100_000_000),
+    Span(key="workload.range_ratio", low=0, high=1, above_low=True),
+    Span(key="workload.concurrency", low=0, high=1_000_000),
+    Span(key="workload.request_rate", low=0, high=1_000_000),
+    Span(key="workload.min_s", low=0),
+    Span(key="workload.max_s", low=0, above_low=True),
+    Span(key="workload.warmup_max_s", low=0),
+    Span(key="workload.precision", low=0, high=1, above_low=True, below_high=True),
+    Span(key="workload.failed_limit", low=0, high=1, below_high=True),
+    Span(key="workload.token_id_low", low=0),
+    Span(key="workload.workers", low=0, high=1024),
+    Span(key="budget.trials", low=1, high=1_000_000),
+    Span(key="budget.infeasible_in_a_row", low=1),
+    Span(key="budget.confirm_starts", low=0, high=1000),
+    Span(key="timeouts.start_s", low=0, above_low=True),
+    Span(key="timeouts.start_silence_s", low=0, above_low=True),
+    Span(key="timeouts.stop_s", low=0, above_low=True),
+    Span(key="timeouts.gpu_release_s", low=0, above_low=True),
+    Span(key="timeouts.load_stall_s", low=0, above_low=True),
+    Span(key="timeouts.request_s", low=0, above_low=True),
+    Span(key="search.startup_trials", low=1),
+)
+
+
+def _spans(study: Study, known: Known) -> None:
+    for span in SPANS:
+        span.check(study)
+
+
+RULES: tuple[Rule, ...] = (
+    _name,
+    _seed_and_storage,
+    _engine,
+    _spans,
+    _overrides,
+    _arrival,
+    _workload_order,
+    _objective,
+    _sampler,
+    _wall_clock,
+)
