@@ -15,7 +15,7 @@ LAYERS = (
     {"errors", "values", "events", "__init__"},
     {"space", "diagnosis", "verdict", "export", "engines", "study"},
     {"server", "load", "search", "sim", "report"},
-    {"trial", "tune"},
+    {"budget", "trial", "night", "tune", "planning", "doctor", "confirm"},
     {"cli", "__main__"},
 )
 ONLY_IMPORTERS = {"typer": {"cli"}, "optuna": {"search"}, "pandas": {"report"}, "plotly": {"report"}}

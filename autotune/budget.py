@@ -1,0 +1,70 @@
+"""When a night ends: budget and stop rules, as functions of what is on record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autotune.values import Infeasible, Measured, Refused, TrialResult, Value
+
+RESERVE = 1.1
+"""A trial is begun only where its expected time fits this many times into what is left."""
+
+
+class Standing(Value, frozen=True, kw_only=True):
+    """How a night stands. ``trial_s`` is the expected time of one more trial, None before there is a measured one."""
+
+    settled: int
+    spent_s: float
+    trial_s: float | None
+
+    @classmethod
+    def of(cls, results: Sequence[TrialResult]) -> Standing:
+        """Time spent and time to expect, learned from the trials themselves."""
+        measured = [r.timings.total_s for r in results if isinstance(r.outcome, Measured)]
+        # The first start of a night compiles and reads cold files: later ones are the better guide.
+        recent = measured[1:][-5:] or measured
+        expected = sum(recent) / len(recent) if recent else None
+        return cls(settled=len(results), spent_s=sum(r.timings.total_s for r in results), trial_s=expected)
+
+
+def eta_s(standing: Standing, trials: int, starts_after: int = 0) -> float | None:
+    """Seconds until ``trials`` are settled and ``starts_after`` further starts are done; None: cannot tell yet."""
+    if standing.trial_s is None:
+        return None
+    return max(0, trials - standing.settled + starts_after) * standing.trial_s
+
+
+def why_stop(standing: Standing, trials: int, budget_s: float, reserve_s: float = 0.0) -> str | None:
+    """The reason to begin no further trial, or None. ``reserve_s`` is kept for confirmation and export."""
+    if standing.settled >= trials:
+        return f"all {trials} trials are settled"
+    left_s = budget_s - standing.spent_s - reserve_s
+    if left_s <= 0:
+        return f"the budget of {budget_s:.0f} s is used up"
+    if standing.trial_s is not None and left_s < RESERVE * standing.trial_s:
+        return f"{left_s:.0f} s are left of the budget and a trial takes about {standing.trial_s:.0f} s"
+    return None
+
+
+def stuck(results: Sequence[TrialResult], limit: int) -> str | None:
+    """The last ``limit`` trials all failed in one way: nothing is learned any more. In words, or None."""
+    if limit <= 0 or len(results) < limit:
+        return None
+    kinds = {_failure(r) for r in results[-limit:]}
+    kind = kinds.pop()
+    if kinds or kind is None:
+        return None
+    return (
+        f"the last {limit} trials all ended as {kind}: narrow the bounds or mend the base command"
+        " (the server logs are in the trials' folders), then run the same command"
+    )
+
+
+def _failure(result: TrialResult) -> str | None:
+    match result.outcome:
+        case Infeasible(diagnosis=diagnosis):
+            return diagnosis.kind
+        case Refused(findings=findings):
+            return f"refused ({findings[0].gate})" if findings else "refused"
+        case _:
+            return None
