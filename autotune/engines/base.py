@@ -90,6 +90,10 @@ class Engine(Protocol):
         """The request that makes a running server hold at most ``limit`` requests, or None if it cannot."""
         ...
 
+    def live_limit_accepted(self, status: int, body: bytes) -> bool:
+        """Whether the answer to ``live_limit`` says that every rank took it."""
+        ...
+
     def live_limit_in_force(self, fetch: Fetch) -> int | None:
         """The running limit that is in force at this moment, over all ranks; None: not told."""
         ...
