@@ -1,0 +1,1 @@
+"""A simulated inference server: the demo's engine, the tests' fault double, the surface of the search benchmark."""
