@@ -29,7 +29,7 @@ from autotune.values import (
     Value,
 )
 
-T = TypeVar("T", bound=msgspec.Struct)
+T = TypeVar("T")
 _TRIAL_NAME = re.compile(r"\d{4,9}")
 
 
@@ -130,8 +130,8 @@ class Records:
         ]
 
 
-def write_record(path: Path, value: msgspec.Struct) -> None:
-    """Write ``value`` as indented JSON, atomically."""
+def write_record(path: Path, value: object) -> None:
+    """Write ``value``, a struct or builtins, as indented JSON, atomically."""
     write_atomic(path, msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
 
 

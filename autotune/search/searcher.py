@@ -1,0 +1,173 @@
+"""Ask and tell, over the records of the study and its mirror in an Optuna storage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from autotune.errors import InputError
+from autotune.search.mirror import Mirror, OutOfStep, StorageTrouble, set_aside_damaged
+from autotune.search.outcomes import Place, frozen_trial, running_trial
+from autotune.search.region import Region
+from autotune.search.samplers import make_sampler
+from autotune.search.suggest import Strategy, fresh_trials, in_force, suggest
+from autotune.values import Config, Infeasible, Interrupted, Measured, TrialResult
+
+
+class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
+    """What to try next, under which number. ``rerun_of`` is the trial that was cut off, if it is one again."""
+
+    number: int
+    config: Config
+    rerun_of: int | None = None
+
+
+class Searcher:
+    """The search of one study.
+
+    The order of a trial: ``ask``, write the config to disk, ``begin``, run, write the result to disk, ``tell``.
+    After a crash between any two of them: ``Records.settle_interrupted``, then ``reconcile``.
+    Records are the source of truth. When the storage fails during a night, ``trouble`` says so, the night
+    goes on, and the next call that succeeds completes what is missing.
+    """
+
+    def __init__(self, mirror: Mirror, strategy: Strategy) -> None:
+        self._mirror = mirror
+        self._strategy = strategy
+        self._history: list[TrialResult] = []
+        self._burnt = 0
+        self.trouble: str = ""
+
+    @classmethod
+    def open(cls, name: str, storage: str | Path, strategy: Strategy) -> Searcher:
+        """Open or create the study ``name`` in ``storage`` (an Optuna URL, or the path of an SQLite file).
+
+        Raises ``InputError``: unknown sampler, storage locked, corrupt or out of reach.
+        """
+        make_sampler(strategy.sampler, strategy.seed, strategy.startup_trials)
+        return cls(Mirror.open(name, storage, strategy.direction), strategy)
+
+    def __enter__(self) -> Searcher:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._mirror.close()
+
+    @property
+    def history(self) -> tuple[TrialResult, ...]:
+        return tuple(self._history)
+
+    def reconcile(self, results: Sequence[TrialResult], region: Region | None = None) -> list[Suggestion]:
+        """Take over all settled trials and tell Optuna what it does not know yet. Doing it twice changes nothing.
+
+        Returns the trials that are to run again; ``ask`` hands them out first.
+        Raises ``InputError`` when the storage holds other trials than the records.
+        """
+        self._history = sorted(results, key=lambda result: result.number)
+        try:
+            self._sync(region)
+            self._burnt = len(self._mirror.trials())
+        except OutOfStep as error:
+            raise InputError(
+                f"storage: it does not agree with the records ({error}); `autotune repair` rebuilds it from them, "
+                "or choose another study name"
+            ) from None
+        except StorageTrouble as error:
+            raise InputError(f"storage: {error}; close other programs that use it, or `autotune repair`") from None
+        return self.pending()
+
+    def pending(self) -> list[Suggestion]:
+        """Interrupted trials whose parameters no later trial has taken up, each under a new number."""
+        last = {result.config.key(): result for result in self._history if result.repeat_of is None}
+        cut = [r for r in last.values() if isinstance(r.outcome, Interrupted) and r.config.params]
+        return [
+            Suggestion(number=self.next_number + i, config=r.config, rerun_of=r.number)
+            for i, r in enumerate(sorted(cut, key=lambda r: r.number))
+        ]
+
+    @property
+    def next_number(self) -> int:
+        last = self._history[-1].number if self._history else -1
+        return max(last + 1, self._burnt)
+
+    def ask(self, region: Region) -> Suggestion | None:
+        """What to try next: an interrupted config first, else a new one. None when the region is exhausted.
+
+        Nothing is written. The same records, seed and region give the same answer.
+        """
+        if waiting := self.pending():
+            return waiting[0]
+        config = suggest(self._history, region, self._strategy)
+        return None if config is None else Suggestion(number=self.next_number, config=config)
+
+    def begin(self, number: int, config: Config, region: Region | None = None) -> None:
+        """Show the trial as RUNNING. Before the bounds are known, as in the baseline, ``region`` is None."""
+        try:
+            if len(self._mirror.trials()) == number:
+                attrs = {"kind": "running", "config": dict(config.params), "config_key": config.key()}
+                self._mirror.add(running_trial(attrs, _place(config.params, region)))
+            self.trouble = ""
+        except StorageTrouble as error:
+            self.trouble = str(error)
+
+    def tell(self, result: TrialResult, region: Region | None = None) -> None:
+        """Take over a settled trial. Telling it twice changes nothing."""
+        if all(known.number != result.number for known in self._history):
+            self._history.append(result)
+        try:
+            self._sync(region)
+            self.trouble = ""
+        except (StorageTrouble, OutOfStep) as error:
+            self.trouble = str(error)
+
+    def rebuild(self, results: Sequence[TrialResult], region: Region | None = None) -> None:
+        """Throw the study in the storage away and write it again from the records."""
+        self._mirror.clear()
+        self.reconcile(results, region)
+
+    @property
+    def fresh_trials(self) -> int:
+        """Settled trials without interrupted ones and repeats: what counts against the budget of trials."""
+        return fresh_trials(self._history)
+
+    def _sync(self, region: Region | None) -> None:
+        self._mirror.sync(
+            {
+                result.number: frozen_trial(result, _place(in_force(result), region), self._strategy.limits)
+                for result in self._history
+            }
+        )
+
+
+def repair_storage(storage: str | Path) -> Path | None:
+    """Set an SQLite file aside that cannot be used; its new name, or None when it is sound or no file."""
+    return set_aside_damaged(storage) if isinstance(storage, Path) else None
+
+
+def _place(params: dict[str, bool | int | float | str], region: Region | None) -> Place:
+    if region is None:
+        return Place()
+    point = region.point(params)
+    return Place(point, {axis.name: axis.shown() for axis in region.axes() if axis.name in point})
+
+
+def infeasible_streak(history: Sequence[TrialResult]) -> tuple[str, int]:
+    """The kind and length of the run of infeasible trials of one kind at the end of ``history``."""
+    kind, length = "", 0
+    for result in reversed(history):
+        match result.outcome:
+            case Infeasible(diagnosis=diagnosis) if kind in ("", diagnosis.kind):
+                kind, length = diagnosis.kind, length + 1
+            case Infeasible() | Measured():
+                break
+            case _:
+                continue
+    return kind, length

@@ -1,0 +1,98 @@
+"""The next parameters: a function of what was settled, the seed and the region, of nothing else.
+
+The sampler works on a study in memory that is built from the records: what it proposes is the same
+whether or not the tuner was restarted in between, and what it learns from is what was in force.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+import optuna
+
+from autotune.search.outcomes import Place, frozen_trial
+from autotune.search.region import Axis, Direction, Point, Region
+from autotune.search.samplers import make_sampler, seed_for
+from autotune.values import Config, Effective, Interrupted, ParamValue, TrialResult
+
+# A sampler that proposes known configs this often in a row is moved to a neighbour.
+ATTEMPTS = 6
+EXHAUSTIVE_POINTS = 4096
+NEIGHBOURS = 1024
+
+
+class Strategy(msgspec.Struct, frozen=True, kw_only=True):
+    """How to search. ``limits`` maps metrics to largest values."""
+
+    sampler: str = "tpe"
+    seed: int = 0
+    startup_trials: int = 4
+    direction: Direction = "maximize"
+    limits: Mapping[str, float] = {}
+
+
+def suggest(history: Sequence[TrialResult], region: Region, strategy: Strategy) -> Config | None:
+    """A config that no settled trial has, None when the region has no other. Nothing is written."""
+    axes = region.axes()
+    seen = {result.config.key() for result in history if not isinstance(result.outcome, Interrupted)}
+    seed = seed_for(strategy.seed, fresh_trials(history))
+    model = _model(history, region, strategy, seed)
+    distributions = {axis.name: axis.distribution() for axis in axes}
+    point: Point = {}
+    for _ in range(ATTEMPTS):
+        # Trials of the model that are left running make its sampler look elsewhere.
+        drawn = model.ask(distributions).params
+        point = {axis.name: axis.value(drawn[axis.name]) for axis in axes}
+        config = region.config(point)
+        if config.key() not in seen:
+            return config
+    near = (region.config(neighbour) for neighbour in _neighbours(axes, point, random.Random(seed)))
+    return next((config for config in near if config.key() not in seen), None)
+
+
+def fresh_trials(history: Sequence[TrialResult]) -> int:
+    """Trials that were not cut off and repeat no other: the ordinal of the next suggestion."""
+    return sum(1 for r in history if not isinstance(r.outcome, Interrupted) and r.repeat_of is None)
+
+
+def in_force(result: TrialResult) -> dict[str, ParamValue]:
+    """The parameters of a trial as far as they are known: what the server reported, else what was asked."""
+    effective: Effective | None = getattr(result.outcome, "effective", None)
+    return {**result.config.params, **(effective.values if effective else {})}
+
+
+def _model(history: Sequence[TrialResult], region: Region, strategy: Strategy, seed: int) -> optuna.Study:
+    sampler = make_sampler(strategy.sampler, seed, strategy.startup_trials)
+    model = optuna.create_study(direction=strategy.direction, sampler=sampler)
+    axes = region.axes()
+    for result in history:
+        place = _encoded(region.point(in_force(result)), axes)
+        if place is not None:
+            model.add_trial(frozen_trial(result, place, strategy.limits))
+    return model
+
+
+def _encoded(point: Point, axes: Sequence[Axis]) -> Place | None:
+    """``point`` in the sampler's terms, None when an axis is unknown: a sampler needs all of them."""
+    params = {axis.name: axis.encode(point[axis.name]) for axis in axes if axis.name in point}
+    known = {name: value for name, value in params.items() if value is not None}
+    if len(known) < len(axes):
+        return None
+    return Place(known, {axis.name: axis.distribution() for axis in axes})
+
+
+def _neighbours(axes: Sequence[Axis], point: Point, chance: random.Random) -> Iterator[Point]:
+    """Points around ``point``: all of them by distance in a small region, else a cloud that grows."""
+    home = [axis.unit(point[axis.name]) for axis in axes]
+    if math.prod(axis.size() for axis in axes) <= EXHAUSTIVE_POINTS:
+        ladders = [[i / max(1, round(axis.size()) - 1) for i in range(round(axis.size()))] for axis in axes]
+        places = sorted(itertools.product(*ladders), key=lambda place: math.dist(place, home))
+        yield from ({axis.name: axis.at(u) for axis, u in zip(axes, place, strict=True)} for place in places)
+        return
+    for number in range(NEIGHBOURS):
+        reach = 0.01 * 1.007**number
+        yield {axis.name: axis.at(u + chance.gauss(0, reach)) for axis, u in zip(axes, home, strict=True)}
