@@ -1,0 +1,256 @@
+"""GPU memory: what is used, by whom, and whether it came back after a stop ("port free" is not "GPU free")."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import pynvml
+
+from autotune.server.cancel import Waiting
+from autotune.server.proctable import read_row
+from autotune.values import Value
+
+MIB = 1 << 20
+
+
+class Device(Value, frozen=True, kw_only=True):
+    """One visible GPU at one moment. ``throttling`` names the reasons that hold its clocks down now."""
+
+    index: int
+    name: str
+    total_bytes: int
+    used_bytes: int
+    sm_clock_mhz: int | None = None
+    temperature_c: int | None = None
+    throttling: tuple[str, ...] = ()
+
+
+class Holder(Value, frozen=True, kw_only=True):
+    """A process with memory on a GPU; ``used_bytes`` is None where the driver does not tell."""
+
+    index: int
+    pid: int
+    used_bytes: int | None = None
+
+
+class GpuProbe(Protocol):
+    """Reads the GPUs that the server will see. Never raises: a GPU that cannot be read is not listed."""
+
+    def devices(self) -> tuple[Device, ...]: ...
+
+    def holders(self) -> tuple[Holder, ...]: ...
+
+
+class NoGpu:
+    """A machine without (readable) GPUs."""
+
+    def devices(self) -> tuple[Device, ...]:
+        return ()
+
+    def holders(self) -> tuple[Holder, ...]:
+        return ()
+
+
+class FileGpu:
+    """A pretended driver: a JSON file maps device numbers to used bytes, or to ``{pid: bytes}``.
+
+    As with a real driver, memory of a process that is gone is free.
+    """
+
+    def __init__(self, path: Path, total_bytes: int = 80 << 30) -> None:
+        self._path = path
+        self._total_bytes = total_bytes
+
+    def devices(self) -> tuple[Device, ...]:
+        held = self._held()
+        return tuple(
+            Device(
+                index=index,
+                name="simulated",
+                total_bytes=self._total_bytes,
+                used_bytes=sum(bytes_ for pid, bytes_ in held[index].items() if pid == 0 or read_row(pid)),
+            )
+            for index in sorted(held)
+        )
+
+    def holders(self) -> tuple[Holder, ...]:
+        return tuple(
+            Holder(index=index, pid=pid, used_bytes=used)
+            for index, by_pid in sorted(self._held().items())
+            for pid, used in by_pid.items()
+            if used and pid and read_row(pid)
+        )
+
+    def _held(self) -> dict[int, dict[int, int]]:
+        try:
+            raw = json.loads(self._path.read_text())
+            return {int(i): _by_pid(used) for i, used in raw.items()}
+        except (OSError, ValueError, TypeError, AttributeError):
+            return {}
+
+
+def _by_pid(used: Any) -> dict[int, int]:
+    return {int(pid): int(b) for pid, b in used.items()} if isinstance(used, dict) else {0: int(used)}
+
+
+_THROTTLE = {
+    "power": "nvmlClocksThrottleReasonSwPowerCap",
+    "hardware slowdown": "nvmlClocksThrottleReasonHwSlowdown",
+    "thermal (software)": "nvmlClocksThrottleReasonSwThermalSlowdown",
+    "thermal (hardware)": "nvmlClocksThrottleReasonHwThermalSlowdown",
+    "power brake": "nvmlClocksThrottleReasonHwPowerBrakeSlowdown",
+}
+
+
+class NvmlGpu:
+    """NVML's view. It creates no context on a GPU, so looking uses no memory there."""
+
+    def __init__(self, visible: str | None = None) -> None:
+        """``visible`` is CUDA_VISIBLE_DEVICES; None: all. Raises pynvml.NVMLError without a working driver.
+
+        Numbers are NVML's (PCI bus order), which CUDA shares for GPUs of one kind.
+        """
+        pynvml.nvmlInit()
+        count = pynvml.nvmlDeviceGetCount()
+        uuids = [str(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(i))) for i in range(count)]
+        self._handles = {i: pynvml.nvmlDeviceGetHandleByIndex(i) for i in select_devices(visible, uuids)}
+
+    def devices(self) -> tuple[Device, ...]:
+        return tuple(device for i, handle in self._handles.items() for device in _read_device(i, handle))
+
+    def holders(self) -> tuple[Holder, ...]:
+        return tuple(holder for i, handle in self._handles.items() for holder in _read_holders(i, handle))
+
+
+def _read_device(index: int, handle: Any) -> Iterator[Device]:
+    with contextlib.suppress(pynvml.NVMLError):
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+        reasons = int(_or_none(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle) or 0)
+        yield Device(
+            index=index,
+            name=str(pynvml.nvmlDeviceGetName(handle)),
+            total_bytes=int(memory.total),
+            used_bytes=int(memory.used),
+            sm_clock_mhz=_or_none(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
+            temperature_c=_or_none(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
+            throttling=tuple(name for name, bit in _THROTTLE.items() if reasons & getattr(pynvml, bit)),
+        )
+
+
+def _or_none(ask: Callable[..., int], *args: Any) -> int | None:
+    try:
+        return int(ask(*args))
+    except pynvml.NVMLError:
+        return None
+
+
+def _read_holders(index: int, handle: Any) -> Iterator[Holder]:
+    with contextlib.suppress(pynvml.NVMLError):
+        for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle):
+            used = process.usedGpuMemory
+            yield Holder(index=index, pid=int(process.pid), used_bytes=None if used is None else int(used))
+
+
+def select_devices(visible: str | None, uuids: list[str]) -> list[int]:
+    """The device numbers that CUDA_VISIBLE_DEVICES names: numbers or (abbreviated) UUIDs.
+
+    As in CUDA, the first entry that names no device ends the list.
+    """
+    if visible is None:
+        return list(range(len(uuids)))
+    chosen: list[int] = []
+    for entry in (part.strip() for part in visible.split(",")):
+        match = _device(entry, uuids)
+        if match is None:
+            break
+        chosen.append(match)
+    return chosen
+
+
+def _device(entry: str, uuids: list[str]) -> int | None:
+    if entry.isdecimal():
+        return int(entry) if int(entry) < len(uuids) else None
+    return next((i for i, uuid in enumerate(uuids) if entry and uuid.startswith(entry)), None)
+
+
+def find_gpu(env: Mapping[str, str] | None = None) -> GpuProbe:
+    """NVML for the devices visible in ``env`` (the tuner's own by default); ``NoGpu`` without a driver."""
+    env = os.environ if env is None else env
+    try:
+        return NvmlGpu(env.get("CUDA_VISIBLE_DEVICES"))
+    except pynvml.NVMLError:
+        return NoGpu()
+
+
+class GpuLimits(Value, frozen=True, kw_only=True):
+    """A device is back at its baseline when it uses at most ``tolerance_bytes`` more."""
+
+    release_s: float = 60.0
+    tolerance_bytes: int = 512 * MIB
+
+
+class GpuReturn(Value, frozen=True, kw_only=True):
+    """``excess_bytes`` per device number (as text) is empty when all memory came back.
+
+    ``ours``: one of the holders is a process of the server that was stopped.
+    """
+
+    seconds: float
+    excess_bytes: dict[str, int] = {}
+    holders: tuple[str, ...] = ()
+    ours: bool = False
+
+    @property
+    def clean(self) -> bool:
+        return not self.excess_bytes
+
+
+def used_by_device(gpu: GpuProbe) -> dict[int, int]:
+    """Used bytes per device: the baseline, when taken before the first start."""
+    return {device.index: device.used_bytes for device in gpu.devices()}
+
+
+def wait_for_baseline(
+    gpu: GpuProbe,
+    baseline: Mapping[int, int],
+    limits: GpuLimits,
+    waiting: Waiting,
+    our_pids: Callable[[], Collection[int]] = tuple,
+) -> GpuReturn:
+    """Wait until every device is back at ``baseline``; after ``release_s`` (or an urgent cancel) say who holds it.
+
+    A device without a baseline counts from zero.
+    """
+    begin_s = waiting.clock.now()
+    while excess := _excess(gpu, baseline, limits.tolerance_bytes):
+        if waiting.clock.now() - begin_s >= limits.release_s or waiting.cancel.urgent():
+            break
+        waiting.pause()
+    seconds = waiting.clock.now() - begin_s
+    if not excess:
+        return GpuReturn(seconds=seconds)
+    ours = frozenset(our_pids())
+    held = [holder for holder in gpu.holders() if holder.index in excess]
+    return GpuReturn(
+        seconds=seconds,
+        excess_bytes={str(index): size for index, size in excess.items()},
+        holders=tuple(_describe(holder, holder.pid in ours) for holder in held),
+        ours=any(holder.pid in ours for holder in held),
+    )
+
+
+def _excess(gpu: GpuProbe, baseline: Mapping[int, int], tolerance_bytes: int) -> dict[int, int]:
+    over = {index: used - baseline.get(index, 0) for index, used in used_by_device(gpu).items()}
+    return {index: size for index, size in over.items() if size > tolerance_bytes}
+
+
+def _describe(holder: Holder, ours: bool) -> str:
+    row = read_row(holder.pid)
+    size = "" if holder.used_bytes is None else f", {holder.used_bytes / MIB:.0f} MiB"
+    owner = "ours" if ours else "not ours"
+    return f"GPU {holder.index}: {row.name if row else 'unseen process'} (pid {holder.pid}{size}, {owner})"

@@ -1,0 +1,184 @@
+"""One server process: started in its own session, marked, its output pumped into a private file."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+from autotune.errors import InputError, NightStopped
+from autotune.server.log import REDACTED, CappedLog, LogReader, Pump
+from autotune.server.proctable import (
+    MARK_NAME,
+    ProcessRow,
+    boot_id,
+    family,
+    marked,
+    own_line,
+    read_row,
+    read_table,
+)
+from autotune.values import LaunchPlan, Value
+
+_SECRET_NAME = re.compile(
+    r"(^|_)(API|AUTH|ACCESS)?(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|PAT|COOKIE)(_ID)?$",
+    re.IGNORECASE,
+)
+_SECRET_URL = re.compile(r"://[^/@\s]*:[^/@\s]+@")
+_SHORTEST_SECRET = 4
+
+
+class ServerIdentity(Value, frozen=True, kw_only=True):
+    """What a study records, before it waits for anything, to find this server again after the tuner was killed.
+
+    ``start_ticks`` is the leader's start in clock ticks since boot, so a pid reused by somebody else is told apart.
+    """
+
+    pid: int
+    start_ticks: int
+    mark: str
+    port: int
+    boot_id: str
+
+
+def new_mark(study_id: str, trial: int) -> str:
+    """A mark that no other start carries: ``<study id>/<trial>/<nonce>``."""
+    return f"{study_id}/{trial}/{secrets.token_hex(8)}"
+
+
+def looks_secret(name: str, value: str = "") -> bool:
+    """Whether a variable is a credential by its name, or by a password inside a URL."""
+    return bool(_SECRET_NAME.search(name) or _SECRET_URL.search(value))
+
+
+def child_environment(plan: LaunchPlan, base: Mapping[str, str], mark: str) -> dict[str, str]:
+    """The tuner's ordinary variables, without credentials that the plan does not name, then the plan's, then the mark.
+
+    Raises InputError when the plan's API key variable is not set.
+    """
+    named = {*plan.secret_env, *([plan.api_key_env] if plan.api_key_env else [])}
+    if plan.api_key_env and not base.get(plan.api_key_env):
+        raise InputError(f"environment: {plan.api_key_env} (engine.api_key_env) is not set; export it and start again")
+    env = {name: value for name, value in base.items() if name in named or not looks_secret(name, value)}
+    # Last words must reach the pipe before a SIGKILL, and setproctitle must leave /proc/PID/environ (our mark) alone.
+    env |= {"PYTHONUNBUFFERED": "1", "SPT_NOENV": "1"}
+    return env | plan.env | {MARK_NAME: mark}
+
+
+def secret_values(plan: LaunchPlan, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Values to redact from everything the server prints: its API key and the credentials it was given."""
+    names = {name for name in env if looks_secret(name, env[name])} | {plan.api_key_env or ""}
+    values = {env.get(name, "") for name in names}
+    return tuple(sorted(value for value in values if len(value) >= _SHORTEST_SECRET))
+
+
+def environment_record(plan: LaunchPlan, env: Mapping[str, str]) -> dict[str, str]:
+    """The child's environment for the record: values that the plan writes literally, all others by name only."""
+    return {name: plan.env.get(name, REDACTED) for name in sorted(env)}
+
+
+class ServerProcess:
+    """A started server. It owns the log file and the pipe; ``close`` gives them back after the stop."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], plan: LaunchPlan, mark: str, log: CappedLog) -> None:
+        self.plan = plan
+        self.mark = mark
+        self.log = log
+        self._first_position = log.end
+        self._popen = popen
+        self._protected = own_line()
+        row = read_row(popen.pid, zombie=True)
+        self.start_ticks = row.start_ticks if row else 0
+        self._known: dict[int, int] = {popen.pid: self.start_ticks}
+        self._pump: Pump | None = None
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    @property
+    def log_bytes(self) -> int:
+        """All bytes the server has written so far, whether kept or not."""
+        return self._pump.seen_bytes if self._pump else 0
+
+    def poll(self) -> int | None:
+        """The leader's exit code (negative: the signal that killed it); None while it lives."""
+        return self._popen.poll()
+
+    def identity(self) -> ServerIdentity:
+        return ServerIdentity(
+            pid=self.pid, start_ticks=self.start_ticks, mark=self.mark, port=self.plan.port, boot_id=boot_id()
+        )
+
+    def members(self) -> tuple[ProcessRow, ...]:
+        """The live processes of this server: its session, descendants, marked strays, and all who ever were that."""
+        rows = read_table()
+        candidates = [row for row in rows if row.start_ticks >= self.start_ticks]
+        seeds = {row.pid for row in candidates if self._known.get(row.pid) == row.start_ticks}
+        found = family(candidates, seeds | marked(candidates, self.mark), self._protected)
+        members = tuple(row for row in candidates if row.pid in found)
+        self._known.update(row.identity for row in members)
+        return members
+
+    def reader(self) -> LogReader:
+        """Reads what this start wrote, from its beginning."""
+        return LogReader(self.log, self._first_position)
+
+    def pump_from(self, source: IO[bytes], secrets: tuple[str, ...]) -> None:
+        self._pump = Pump(source, self.log, secrets)
+        self._pump.start()
+
+    def close(self) -> None:
+        """Drain the output and close pipe and file. Idempotent; what was written can still be read afterwards."""
+        if self._pump:
+            self._pump.close()
+        self.log.close()
+
+
+def start(plan: LaunchPlan, log_path: Path, mark: str, base_env: Mapping[str, str] | None = None) -> ServerProcess:
+    """Start the plan's argv, without a shell, as the leader of a new session.
+
+    Raises NightStopped when the program cannot be run at all, InputError when its API key is not set.
+    """
+    env = child_environment(plan, os.environ if base_env is None else base_env, mark)
+    log = CappedLog(log_path)
+    try:
+        popen = _popen(plan, env)
+    except BaseException:
+        log.close()
+        raise
+    try:
+        process = ServerProcess(popen, plan, mark, log)
+        assert popen.stdout is not None
+        process.pump_from(popen.stdout, secret_values(plan, env))
+    except BaseException:
+        os.killpg(popen.pid, signal.SIGKILL)
+        popen.wait()
+        raise
+    return process
+
+
+def _popen(plan: LaunchPlan, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            plan.argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            bufsize=0,
+            env=env,
+            start_new_session=True,
+        )
+    except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
+        raise NightStopped(
+            f"server: {plan.argv[0]} cannot be run ({error.strerror}); correct engine.command in the study file"
+        ) from error
+    except OSError as error:
+        raise NightStopped(
+            f"server: no process could be started ({error.strerror}); free memory or raise ulimit -u, then start again"
+        ) from error
