@@ -150,6 +150,10 @@ class Space(Value, frozen=True, kw_only=True):
             f"{nearest(name, self.names())}"
         )
 
+    def flags(self, params: Mapping[str, ParamValue], version: str) -> tuple[tuple[str, ParamValue], ...]:
+        """Pairs of command-line flag and value for a configuration, spelled as that version takes them."""
+        return tuple((self.get(name).flag_for(version), value) for name, value in params.items())
+
     def rules_of(self, name: str) -> tuple[Rule, ...]:
         return tuple(rule for rule in self.rules if rule.parameter == name)
 
