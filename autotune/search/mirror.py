@@ -14,7 +14,7 @@ from pathlib import Path
 import optuna
 import sqlalchemy
 from optuna.exceptions import StorageInternalError
-from optuna.storages import RDBStorage
+from optuna.storages import BaseStorage, RDBStorage
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -38,7 +38,8 @@ class StorageTrouble(Exception):
 class Mirror:
     """One study of an Optuna storage. Every method raises ``StorageTrouble`` when the storage does not answer."""
 
-    def __init__(self, name: str, storage: RDBStorage, direction: Direction) -> None:
+    def __init__(self, name: str, storage: BaseStorage, direction: Direction) -> None:
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._storage = storage
         self._name = name
         self._direction = direction
@@ -50,7 +51,6 @@ class Mirror:
     @classmethod
     def open(cls, name: str, storage: str | Path, direction: Direction, busy_s: float = BUSY_S) -> Mirror:
         """Open or create. ``storage`` is an SQLite file or a database URL. Raises ``InputError`` with the remedy."""
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
         where = str(storage) if isinstance(storage, Path) else _without_password(storage)
         if isinstance(storage, Path):
             check_sqlite(storage, busy_s)
@@ -66,7 +66,8 @@ class Mirror:
     def close(self) -> None:
         with contextlib.suppress(SQLAlchemyError):
             self._storage.remove_session()
-            self._storage.engine.dispose()
+            if isinstance(self._storage, RDBStorage):
+                self._storage.engine.dispose()
 
     def trials(self) -> list[FrozenTrial]:
         with _storage_calls():

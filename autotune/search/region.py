@@ -20,6 +20,7 @@ from autotune.space.repair import Domain, domains, repair, to_domain_values
 from autotune.values import Config, ParamValue, Value
 
 Point = dict[str, ParamValue]
+_DIGITS = 9  # 0.5 + 42 * 0.01 is 0.92
 Direction = Literal["maximize", "minimize"]
 
 
@@ -130,7 +131,7 @@ class Axis(msgspec.Struct, frozen=True):
         if self.step:
             number = self.low + round((number - self.low) / self.step) * self.step
         number = min(self._top(), max(self.low, number))
-        return round(number) if self.whole else number
+        return round(number) if self.whole else round(number, _DIGITS)
 
     def _place(self, value: ParamValue) -> int | None:
         if value in self.values:

@@ -31,8 +31,8 @@ def make_sampler(name: str, seed: int, startup_trials: int) -> BaseSampler:
 
 
 def _tpe(seed: int, startup_trials: int) -> BaseSampler:
-    # Restarts are dear and noise is moderate: leave chance early, and call more than one trial of ten good.
-    return TPESampler(seed=seed, multivariate=True, n_startup_trials=startup_trials, n_ei_candidates=64, gamma=_quarter)
+    # Restarts are dear: leave chance early. Parameters move together, so they are modelled together.
+    return TPESampler(seed=seed, multivariate=True, n_startup_trials=startup_trials, n_ei_candidates=64)
 
 
 def _tpe_default(seed: int, startup_trials: int) -> BaseSampler:
@@ -47,10 +47,6 @@ def _gp(seed: int, startup_trials: int) -> BaseSampler:
     if importlib.util.find_spec("torch") is None:
         raise InputError("search.sampler: 'gp' needs PyTorch; `pip install torch`, or choose 'tpe'")
     return GPSampler(seed=seed, n_startup_trials=startup_trials, deterministic_objective=False)
-
-
-def _quarter(trials: int) -> int:
-    return max(1, min(25, round(0.25 * trials)))
 
 
 SAMPLERS: dict[str, SamplerFactory] = {"tpe": _tpe, "tpe-default": _tpe_default, "random": _random, "gp": _gp}

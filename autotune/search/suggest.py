@@ -66,6 +66,7 @@ def in_force(result: TrialResult) -> dict[str, ParamValue]:
 
 
 def _model(history: Sequence[TrialResult], region: Region, strategy: Strategy, seed: int) -> optuna.Study:
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     sampler = make_sampler(strategy.sampler, seed, strategy.startup_trials)
     model = optuna.create_study(direction=strategy.direction, sampler=sampler)
     axes = region.axes()
