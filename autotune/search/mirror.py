@@ -25,6 +25,7 @@ from autotune.study.atomic import PRIVATE_FILE, writing
 from autotune.study.record import quarantine
 
 BUSY_S = 30.0
+REPAIR = "`autotune repair` rebuilds it from the records"
 
 
 class OutOfStep(Exception):
@@ -51,23 +52,28 @@ class Mirror:
     @classmethod
     def open(cls, name: str, storage: str | Path, direction: Direction, busy_s: float = BUSY_S) -> Mirror:
         """Open or create. ``storage`` is an SQLite file or a database URL. Raises ``InputError`` with the remedy."""
-        where = str(storage) if isinstance(storage, Path) else _without_password(storage)
         if isinstance(storage, Path):
             check_sqlite(storage, busy_s)
         try:
             with _storage_calls():
                 return cls(name, _connect(storage, busy_s), direction)
-        except StorageTrouble as trouble:
-            raise InputError(f"storage {where}: {trouble}; {_remedy(str(trouble))}") from trouble
         except ImportError as error:
             remedy = "`pip install psycopg[binary]` and write postgresql+psycopg://..., or leave storage empty"
-            raise InputError(f"storage {where}: no driver for this database ({error}); {remedy}") from None
+            raise InputError(f"storage {_shown(storage)}: no driver for it ({error}); {remedy}") from None
+        except Exception as error:  # drivers, and Optuna with a file of another version, raise what they like
+            raise InputError(f"storage {_shown(storage)}: {_first_line(error)}; {_remedy(error, storage)}") from error
 
     def close(self) -> None:
         with contextlib.suppress(SQLAlchemyError):
             self._storage.remove_session()
             if isinstance(self._storage, RDBStorage):
                 self._storage.engine.dispose()
+
+    def remove(self) -> None:
+        """Remove this study from the storage, and close."""
+        with _storage_calls():
+            optuna.delete_study(study_name=self._name, storage=self._storage)
+        self.close()
 
     def trials(self) -> list[FrozenTrial]:
         with _storage_calls():
@@ -139,17 +145,20 @@ def check_sqlite(path: Path, busy_s: float = BUSY_S) -> None:
             connection.rollback()
             answer = connection.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.Error as error:
-        raise InputError(f"{path}: {error}; {_remedy(str(error))}") from None
+        raise InputError(f"{path}: {error}; {_remedy(error, path)}") from None
     if answer is None or answer[0] != "ok":
-        raise InputError(f"{path}: the database is corrupt; {_remedy('corrupt')}")
+        raise InputError(f"{path}: the database is corrupt; {REPAIR}")
 
 
 def set_aside_damaged(path: Path) -> Path | None:
-    """Rename an SQLite file that cannot be used, with its journals; None when it is sound."""
+    """Rename an SQLite file that cannot be used, with its journals; None when it is sound.
+
+    Raises ``InputError`` when the trouble is another one, such as a lock.
+    """
     try:
-        check_sqlite(path)
+        Mirror.open("autotune-repair-probe", path, "maximize").remove()
     except InputError as error:
-        if "repair" not in str(error):
+        if REPAIR not in str(error):
             raise
     else:
         return None
@@ -178,23 +187,31 @@ def _storage_calls() -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, StorageInternalError, sqlite3.Error) as error:
-        cause = getattr(error, "orig", None) or getattr(error.__cause__, "orig", None) or error
-        raise StorageTrouble(" ".join(str(cause).split())[:200]) from error
+        raise StorageTrouble(_first_line(error)) from error
 
 
-def _remedy(message: str) -> str:
-    text = message.lower()
+def _first_line(error: BaseException) -> str:
+    """What the database said, without the statement and its values."""
+    cause = getattr(error, "orig", None) or getattr(error.__cause__, "orig", None) or error
+    return " ".join(str(cause).split())[:200] or type(cause).__name__
+
+
+def _remedy(error: BaseException, storage: str | Path) -> str:
+    text = str(error).lower()
     if "locked" in text or "busy" in text:
         return "another program holds the database: close it and try again"
-    if any(word in text for word in ("malformed", "corrupt", "not a database", "no such table", "no such column")):
-        return "`autotune repair` rebuilds it from the records"
-    if "readonly" in text or "unable to open" in text or "disk" in text:
+    if any(word in text for word in ("readonly", "read-only", "unable to open", "is full", "i/o error", "permission")):
         return "check permissions and free space of the folder"
+    if isinstance(storage, Path) or "malformed" in text or "not a database" in text:
+        return REPAIR
     return "check the URL and that the database runs, or leave storage empty for SQLite"
 
 
-def _without_password(url: str) -> str:
+def _shown(storage: str | Path) -> str:
+    """The storage without its password."""
+    if isinstance(storage, Path):
+        return str(storage)
     try:
-        return sqlalchemy.make_url(url).render_as_string(hide_password=True)
-    except SQLAlchemyError:
+        return sqlalchemy.make_url(storage).render_as_string(hide_password=True)
+    except (SQLAlchemyError, ValueError):
         return "(not a URL)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from autotune.search import Region
+from autotune.search import Region, Strategy
 from autotune.space.bounds import Bound
 from autotune.space.parameters import parse_space
 from autotune.study.folder import StudyFolder
@@ -82,6 +82,7 @@ DEFAULTS: dict[str, ParamValue] = {
     "steps": 1,
     "overlap": True,
 }
+STRATEGY = Strategy(seed=5, startup_trials=2)
 NOW = "2026-01-02T03:04:05+00:00"
 
 
