@@ -3,74 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from autotune.errors import InputError
-from autotune.space.experts import starvation_floor
-from autotune.space.kv import KvCapacity, request_lengths, requests_that_fit
-from autotune.space.model_config import ModelShape
-from autotune.space.parameters import Kind, NamedRule, Parameter, Space
+from autotune.space.edges import edge_of
+from autotune.space.inputs import Bound, BoundInputs
+from autotune.space.parameters import Parameter, Space
 from autotune.values import ParamValue, Value
 
-
-class LoadShape(Protocol):
-    """What the arithmetic needs of a workload; ``study.file.Workload`` is one. ``concurrency`` 0 is unlimited."""
-
-    @property
-    def input_tokens(self) -> int: ...
-    @property
-    def output_tokens(self) -> int: ...
-    @property
-    def range_ratio(self) -> float: ...
-    @property
-    def concurrency(self) -> int: ...
-
-
-class Override(Protocol):
-    """The study's changes to one parameter; ``study.file.ParameterOverride`` is one."""
-
-    @property
-    def low(self) -> float | None: ...
-    @property
-    def high(self) -> float | None: ...
-    @property
-    def step(self) -> float | None: ...
-    @property
-    def choices(self) -> list[ParamValue] | None: ...
-    @property
-    def force(self) -> bool: ...
-
-
-class BoundInputs(Value, frozen=True, kw_only=True):
-    """Everything that bounds depend on.
-
-    ``parameters`` as in the study (empty: those on by default). ``shape`` is absent for an unknown model, ``kv``
-    for an unknown capacity. ``inspected`` maps names to whether the installed engine's code reads them; names
-    that it lacks go by the versions table. ``where`` names the study file in messages.
-    """
-
-    load: LoadShape
-    parameters: tuple[str, ...] = ()
-    overrides: Mapping[str, Override] = {}
-    min_tokens_per_expert: float = 8.0
-    shape: ModelShape | None = None
-    kv: KvCapacity | None = None
-    version: str = ""
-    inspected: Mapping[str, bool] = {}
-    where: str = "study file"
-
-
-class Bound(Value, frozen=True, kw_only=True):
-    """The range of one searched parameter. ``low`` and ``high`` are absent where there are ``choices``."""
-
-    name: str
-    kind: Kind
-    low: float | None = None
-    high: float | None = None
-    step: float | None = None
-    log: bool = False
-    choices: tuple[ParamValue, ...] = ()
-    derivation: str = ""
+__all__ = ["Bound", "BoundInputs", "Frozen", "derive_bounds", "frozen_parameters"]
 
 
 class Frozen(Value, frozen=True, kw_only=True):
@@ -78,11 +18,6 @@ class Frozen(Value, frozen=True, kw_only=True):
 
     name: str
     reason: str
-
-
-class _Edge(Value, frozen=True, kw_only=True):
-    value: float
-    text: str
 
 
 def derive_bounds(space: Space, inputs: BoundInputs) -> tuple[Bound, ...]:
@@ -160,8 +95,8 @@ def _bound(p: Parameter, inputs: BoundInputs, found: Mapping[str, Bound]) -> Bou
 
 def _range(p: Parameter, inputs: BoundInputs, found: Mapping[str, Bound], forced: str) -> Bound:
     override = inputs.overrides.get(p.name)
-    low = _edge(p, "low", inputs, found)
-    high = _edge(p, "high", inputs, found)
+    low = edge_of(p, "low", inputs, found)
+    high = edge_of(p, "high", inputs, found)
     where = f"{inputs.where}: space.override.{p.name}"
     text = f"at least {low.text}; at most {high.text}."
     if low.value > high.value:
@@ -179,81 +114,6 @@ def _range(p: Parameter, inputs: BoundInputs, found: Mapping[str, Bound], forced
     return Bound(
         name=p.name, kind=p.kind, low=low.value, high=high.value, step=step, log=p.log, derivation=text + forced
     )
-
-
-def _edge(p: Parameter, side: str, inputs: BoundInputs, found: Mapping[str, Bound]) -> _Edge:
-    """One end of the range: the study's, else the space's number or named rule."""
-    stated = getattr(inputs.overrides.get(p.name), side, None)
-    if stated is not None:
-        if p.kind == "int" and stated != int(stated):
-            raise InputError(f"{inputs.where}: space.override.{p.name}: {side} = {stated:g}; write a whole number")
-        return _Edge(value=stated, text=f"{stated:,g} (study file)")
-    edge = p.low if side == "low" else p.high
-    if not isinstance(edge, NamedRule):
-        if edge is None:
-            raise InputError(f"{inputs.where}: space.override.{p.name}: give low and high, or choices")
-        return _Edge(value=edge, text=f"{edge:,g} (search space)")
-    if edge.rule == "kv":
-        return _kv_edge(edge, inputs)
-    if edge.rule == "experts":
-        return _experts_edge(edge, inputs)
-    return _parameter_edge(edge, side, found)
-
-
-def _kv_edge(edge: NamedRule, inputs: BoundInputs) -> _Edge:
-    load = inputs.load
-    cap = load.concurrency
-    found = _otherwise(edge, "the KV capacity is unknown") if inputs.kv is None else _fit(edge, inputs, inputs.kv)
-    if 0 < cap < found.value:
-        text = (
-            f"{cap:,} = the client's concurrency: asking for more running requests is the same configuration "
-            f"(without that, {found.text})"
-        )
-        return _Edge(value=cap, text=text)
-    return found
-
-
-def _fit(edge: NamedRule, inputs: BoundInputs, kv: KvCapacity) -> _Edge:
-    load = inputs.load
-    lengths = request_lengths(load.input_tokens, load.output_tokens, load.range_ratio)
-    full = requests_that_fit(kv.tokens, lengths.full_tokens)
-    mean = requests_that_fit(kv.tokens, lengths.mean_tokens)
-    tokens = f"{kv.tokens:,} KV tokens ({kv.source})"
-    if edge.lengths == "full":
-        text = f"{full:,} = {tokens} / {lengths.full_tokens:,g} per request at full length (up to {mean:,} run at once)"
-        return _Edge(value=max(1, full), text=text)
-    text = (
-        f"{mean:,} = {tokens} / {lengths.mean_tokens:,g} that a request in flight holds on average "
-        f"(in + out/2); {full:,} if every request were at full length, and above that the server throttles by itself"
-    )
-    return _Edge(value=max(1, mean), text=text)
-
-
-def _experts_edge(edge: NamedRule, inputs: BoundInputs) -> _Edge:
-    shape = inputs.shape
-    if shape is None:
-        return _otherwise(edge, "the model's config.json is unknown")
-    if not shape.is_moe:
-        return _otherwise(edge, "a dense model has no expert floor")
-    floor = inputs.min_tokens_per_expert
-    running = starvation_floor(shape, floor)
-    per_expert = f"{floor:g} tokens per expert x {shape.experts} experts / top-{shape.top_k}"
-    text = f"{running:,} = {per_expert}: below it experts starve"
-    return _Edge(value=running, text=text)
-
-
-def _parameter_edge(edge: NamedRule, side: str, found: Mapping[str, Bound]) -> _Edge:
-    other = found.get(edge.parameter)
-    value = getattr(other, side, None) if other else None
-    if value is None:
-        return _otherwise(edge, f"{edge.parameter} is not searched")
-    return _Edge(
-        value=value, text=f"{value:,g} = the {'lower' if side == 'low' else 'upper'} bound of {edge.parameter}"
-    )
-
-
-def _otherwise(edge: NamedRule, why: str) -> _Edge:
-    return _Edge(value=edge.otherwise, text=f"{edge.otherwise:,g} (search space; {why})")
 
 
 def _checked_choices(p: Parameter, choices: list[ParamValue], inputs: BoundInputs) -> tuple[ParamValue, ...]:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import msgspec
-
 from autotune.space.bounds import Bound, BoundInputs, Frozen, derive_bounds, frozen_parameters
 from autotune.space.experts import starvation_floor, tokens_per_expert, touched_experts
 from autotune.space.kv import KvCapacity, request_lengths, requests_that_fit
@@ -21,8 +19,10 @@ START_BASE_S = 30.0
 # GB per second over all GPUs of a host, from a page cache or a fast local disk.
 WEIGHTS_GB_PER_S = 2.0
 STOP_S = 5.0
-# The steady window begins about two latencies after the first request; without a measured one this is taken.
+# Before the steady window, where the study's own shortest window is not longer: one generation of requests.
 WARMUP_S = 15.0
+START_SIMULATED_S = 2.0
+_SIMULATOR = "autotune.sim"
 
 
 class LoadTimes(Protocol):
@@ -85,7 +85,7 @@ class Times(Value, frozen=True, kw_only=True):
 
 
 class NightPlan(Value, frozen=True, kw_only=True):
-    """All that ``plan`` prints. ``lines`` and ``to_json`` render it."""
+    """All that ``plan`` prints; ``plan_text`` renders it."""
 
     study: str
     engine: str
@@ -133,18 +133,17 @@ def kv_figures(inputs: BoundInputs) -> KvFigures | None:
 def expected_times(night: NightInputs) -> Times:
     """Start, trial and night, with what was assumed said in words."""
     start_s, notes = _start(night)
-    fixed_s = start_s + STOP_S + min(WARMUP_S, night.load.warmup_max_s)
+    warmup_s = min(max(WARMUP_S, night.load.min_s), night.load.warmup_max_s)
+    fixed_s = start_s + STOP_S + warmup_s
     low_s, high_s = fixed_s + night.load.min_s, fixed_s + night.load.max_s
     if night.trial_s is None:
         trial_s = (low_s + high_s) / 2
-        notes.append(
-            f"a trial: start, {min(WARMUP_S, night.load.warmup_max_s):g} s of warm-up, a load, {STOP_S:g} s to stop"
-        )
+        notes.append(f"a trial: start, {warmup_s:g} s of warm-up, a load, {STOP_S:g} s to stop")
     else:
         trial_s = low_s = high_s = night.trial_s
         notes.append(f"a trial took {trial_s:.0f} s before")
     whole_s = (night.trials + night.confirm_starts) * trial_s
-    ends_by = "trials" if whole_s <= night.wall_clock_s else "wall clock"
+    ends_by = "number of trials" if whole_s <= night.wall_clock_s else "wall clock"
     return Times(
         start_s=start_s,
         trial_min_s=low_s,
@@ -156,39 +155,11 @@ def expected_times(night: NightInputs) -> Times:
     )
 
 
-def to_json(plan: NightPlan) -> str:
-    """The plan as indented JSON."""
-    return msgspec.json.format(msgspec.json.encode(plan), indent=2).decode()
-
-
-def lines(plan: NightPlan) -> tuple[str, ...]:
-    """The plan as text."""
-    text = [f"plan of {plan.study} ({plan.engine}); nothing is started", "", "searched"]
-    text += [line for bound in plan.bounds for line in _bound_lines(bound)]
-    if plan.frozen:
-        text += ["", "not searched", *(f"  {f.name}: {f.reason}" for f in plan.frozen)]
-    text += ["", *_kv_lines(plan.kv)]
-    if plan.experts:
-        text += ["", f"experts (starved below {plan.min_tokens_per_expert:g} tokens each)"]
-        text += [_expert_line(row) for row in plan.experts]
-    if plan.command:
-        text += ["", "command line of the baseline", "  " + " ".join(plan.command)]
-    return (*text, "", *_time_lines(plan))
-
-
-def duration(seconds: float) -> str:
-    """``45 s``, ``12 min``, ``3 h 20 min``."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    if minutes < 120:
-        return f"{minutes} min"
-    return f"{minutes // 60} h {minutes % 60} min" if minutes % 60 else f"{minutes // 60} h"
-
-
 def _start(night: NightInputs) -> tuple[float, list[str]]:
     if night.start_s is not None:
         return night.start_s, [f"a start took {night.start_s:.0f} s before"]
+    if _SIMULATOR in night.command:
+        return START_SIMULATED_S, [f"a start of the simulated server: {START_SIMULATED_S:g} s"]
     weights = night.weight_gb or 0.0
     start_s = START_BASE_S + weights / WEIGHTS_GB_PER_S
     known = (
@@ -224,39 +195,3 @@ def _interesting(space: Space, inputs: BoundInputs, bounds: tuple[Bound, ...], s
             break
     powers = (2**k for k in range(20) if low < 2**k < high)
     return sorted({low, *powers, high})
-
-
-def _bound_lines(bound: Bound) -> list[str]:
-    if bound.choices:
-        span = ", ".join(str(choice) for choice in bound.choices)
-    else:
-        scale = ", log" if bound.log else ""
-        step = f", step {bound.step:g}" if bound.step else ""
-        span = f"{bound.low:,.10g} to {bound.high:,.10g}{step}{scale}"
-    return [f"  {bound.name}: {span}", f"    {bound.derivation}"]
-
-
-def _kv_lines(kv: KvFigures | None) -> list[str]:
-    if kv is None:
-        return ["KV cache", "  capacity unknown: give model.config and model.gpu_memory_gb, or model.kv_tokens"]
-    return [
-        "KV cache",
-        f"  {kv.capacity.derivation}",
-        f"  {kv.full_length_requests:,} requests at full length ({kv.full_length_tokens:,g} tokens each)",
-        f"  {kv.mean_requests:,} requests in flight ({kv.mean_tokens:,g} tokens each on average)",
-    ]
-
-
-def _expert_line(row: ExpertRow) -> str:
-    return f"  {row.running:>7,} running: {row.tokens_per_expert:6.4g} tokens per expert, {row.experts_touched:.4g} experts read"
-
-
-def _time_lines(plan: NightPlan) -> list[str]:
-    times = plan.times
-    span = f"{duration(times.trial_min_s)} to {duration(times.trial_max_s)}"
-    return [
-        "time (estimate)",
-        f"  start {duration(times.start_s)}, trial {span}",
-        f"  {plan.trials} trials: {duration(times.night_s)} (the {times.night_ends_by} ends the night)",
-        *(f"  assumed: {note}" for note in times.assumptions),
-    ]

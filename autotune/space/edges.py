@@ -1,0 +1,92 @@
+"""One end of a range: a number, the study's own, or a named rule worked out and said in words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from autotune.errors import InputError
+from autotune.space.experts import starvation_floor
+from autotune.space.inputs import Bound, BoundInputs
+from autotune.space.kv import KvCapacity, request_lengths, requests_that_fit
+from autotune.space.parameters import NamedRule, Parameter
+from autotune.values import Value
+
+
+class Edge(Value, frozen=True, kw_only=True):
+    """The value of one end, and where it comes from."""
+
+    value: float
+    text: str
+
+
+def edge_of(p: Parameter, side: str, inputs: BoundInputs, found: Mapping[str, Bound]) -> Edge:
+    """One end of the range: the study's, else the space's number or named rule."""
+    stated = getattr(inputs.overrides.get(p.name), side, None)
+    if stated is not None:
+        if p.kind == "int" and stated != int(stated):
+            raise InputError(f"{inputs.where}: space.override.{p.name}: {side} = {stated:g}; write a whole number")
+        return Edge(value=stated, text=f"{stated:,g} (study file)")
+    edge = p.low if side == "low" else p.high
+    if not isinstance(edge, NamedRule):
+        if edge is None:
+            raise InputError(f"{inputs.where}: space.override.{p.name}: give low and high, or choices")
+        return Edge(value=edge, text=f"{edge:,g} (search space)")
+    if edge.rule == "kv":
+        return _kv_edge(edge, inputs)
+    if edge.rule == "experts":
+        return _experts_edge(edge, inputs)
+    return _parameter_edge(edge, side, found)
+
+
+def _kv_edge(edge: NamedRule, inputs: BoundInputs) -> Edge:
+    load = inputs.load
+    cap = load.concurrency
+    found = _otherwise(edge, "the KV capacity is unknown") if inputs.kv is None else _fit(edge, inputs, inputs.kv)
+    if 0 < cap < found.value:
+        text = (
+            f"{cap:,} = the client's concurrency: asking for more running requests is the same configuration "
+            f"(without that, {found.text})"
+        )
+        return Edge(value=cap, text=text)
+    return found
+
+
+def _fit(edge: NamedRule, inputs: BoundInputs, kv: KvCapacity) -> Edge:
+    load = inputs.load
+    lengths = request_lengths(load.input_tokens, load.output_tokens, load.range_ratio)
+    full = requests_that_fit(kv.tokens, lengths.full_tokens)
+    mean = requests_that_fit(kv.tokens, lengths.mean_tokens)
+    tokens = f"{kv.tokens:,} KV tokens ({kv.source})"
+    if edge.lengths == "full":
+        text = f"{full:,} = {tokens} / {lengths.full_tokens:,g} per request at full length (up to {mean:,} run at once)"
+        return Edge(value=max(1, full), text=text)
+    text = (
+        f"{mean:,} = {tokens} / {lengths.mean_tokens:,g} that a request in flight holds on average "
+        f"(in + out/2); {full:,} if every request were at full length, and above that the server throttles by itself"
+    )
+    return Edge(value=max(1, mean), text=text)
+
+
+def _experts_edge(edge: NamedRule, inputs: BoundInputs) -> Edge:
+    shape = inputs.shape
+    if shape is None:
+        return _otherwise(edge, "the model's config.json is unknown")
+    if not shape.is_moe:
+        return _otherwise(edge, "a dense model has no expert floor")
+    floor = inputs.min_tokens_per_expert
+    running = starvation_floor(shape, floor)
+    per_expert = f"{floor:g} tokens per expert x {shape.experts} experts / top-{shape.top_k}"
+    text = f"{running:,} = {per_expert}: below it experts starve"
+    return Edge(value=running, text=text)
+
+
+def _parameter_edge(edge: NamedRule, side: str, found: Mapping[str, Bound]) -> Edge:
+    other = found.get(edge.parameter)
+    value = getattr(other, side, None) if other else None
+    if value is None:
+        return _otherwise(edge, f"{edge.parameter} is not searched")
+    return Edge(value=value, text=f"{value:,g} = the {'lower' if side == 'low' else 'upper'} bound of {edge.parameter}")
+
+
+def _otherwise(edge: NamedRule, why: str) -> Edge:
+    return Edge(value=edge.otherwise, text=f"{edge.otherwise:,g} (search space; {why})")
