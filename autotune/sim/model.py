@@ -311,6 +311,13 @@ class Batcher:
             self._ratio = min(1.0, self._ratio + 0.3)
         return total
 
+    def retract_count(self, count: int) -> None:
+        """Send the youngest single requests back, whatever memory is left (a fault)."""
+        for _ in range(min(count, len(self.running) - 1)):
+            youngest = next(reversed(self.running.values()))
+            self._send_back(youngest, youngest.count)
+            self.retracted_total += youngest.count
+
     def _send_back(self, request: SimRequest, count: int) -> None:
         self._leave(request)
         if count < request.count:

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from autotune.errors import InputError
 from autotune.sim.settings import SimSettings
 
@@ -102,8 +104,14 @@ DEMO = SimSettings(
 PROFILES: dict[str, SimSettings] = {profile.name: profile for profile in (DEMO, QWEN3_30B_H200, GLM5_NVFP4)}
 
 
-def profile(name: str) -> SimSettings:
-    """The settings of a named machine. Raises InputError for an unknown name."""
+def profile(name: str, *, version: str = "", tp_size: int = 0) -> SimSettings:
+    """The settings of a named machine, for another engine version or parallelism if these are given.
+
+    Raises InputError for an unknown name.
+    """
     if name not in PROFILES:
         raise InputError(f"--sim-profile: no profile {name!r}; choose one of {', '.join(PROFILES)}")
-    return PROFILES[name]
+    settings = PROFILES[name]
+    return msgspec.structs.replace(
+        settings, version=version or settings.version, tp_size=max(tp_size, settings.tp_size)
+    )
