@@ -133,8 +133,10 @@ class CappedLog:
         before = self.end
         os.ftruncate(self._fd, self._head)
         self._size = self._head
-        self._append(_MARKER + tail[tail.find(b"\n") + 1 :])
-        self._skipped = before - self._size
+        try:
+            self._append(_MARKER + tail[tail.find(b"\n") + 1 :])
+        finally:
+            self._skipped = before - self._size
 
 
 class LogReader:

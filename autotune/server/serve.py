@@ -137,8 +137,8 @@ class RunningServer:
 
     def bring_up(self, probe: Probe) -> StartOutcome:
         """Look that all is free, start, wait for a generation, and see that it was our process that answered."""
-        blocked = self._obstacle()
-        if blocked:
+        if blocked := self._obstacle():
+            self.start = blocked
             return blocked
         self.process = start(self.plan, self._options.log_path, self._options.mark)
         self.log = self.process.reader()
@@ -149,7 +149,8 @@ class RunningServer:
         self._prober.start()
         outcome = wait_ready(self, limits, self._seams.waiting, self._seams.on_vitals)
         self._prober.end()
-        return (isinstance(outcome, Ready) and self._intruder()) or outcome
+        self.start = (isinstance(outcome, Ready) and self._intruder()) or outcome
+        return self.start
 
     def stop(self) -> Teardown | None:
         """Stop everything and wait until port and GPU memory are back. Idempotent; None when nothing was started."""
@@ -205,7 +206,8 @@ class RunningServer:
 
     def _wait_for_port(self) -> bool:
         clock = self._seams.waiting.clock
-        end_s = clock.now() + _PORT_S
+        # A port that somebody else took does not come back.
+        end_s = clock.now() + (0.0 if isinstance(self.start, Blocked) else _PORT_S)
         while not (free := ports.is_free(self.plan.host, self.plan.port)) and clock.now() < end_s:
             self._seams.waiting.pause()
         return free
@@ -247,7 +249,7 @@ def running(
     """
     server = RunningServer(plan, options, seams or Seams())
     try:
-        server.start = server.bring_up(probe)
+        server.bring_up(probe)
         yield server
     finally:
         server.stop()

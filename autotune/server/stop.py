@@ -69,7 +69,8 @@ def _signal_until_gone(
     """Signal each member once until none is left or the time is up; returns who is left."""
     hurry, clock = how
     end_s = clock.now() + limit_s
-    while left := members():
+    # Two looks: reading /proc is no snapshot, and a process that forks and exits meanwhile could hide its child.
+    while left := members() or members():
         for row in left:
             if row.identity not in done:
                 send(row, sig)
