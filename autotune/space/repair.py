@@ -93,7 +93,9 @@ def _domain(space: Space, bound: Bound, bounds: Sequence[Bound]) -> Domain:
     step = None if bound.log else bound.step or (1 if bound.kind == "int" else None)
     if step:
         low, high = align(low, high, step)
-    kind: Literal["int", "float"] = "int" if bound.kind == "int" else "float"
+    kind: Literal["int", "float"] = "float"
+    if bound.kind == "int":
+        kind, low, high, step = "int", int(low), int(high), int(step) if step else None
     return Domain(name=bound.name, parameter=bound.name, kind=kind, low=low, high=high, step=step, log=bound.log)
 
 
