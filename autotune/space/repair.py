@@ -69,13 +69,14 @@ def to_domain_values(params: Mapping[str, ParamValue], space: Space, bounds: Seq
     found: dict[str, ParamValue] = {}
     for domain in domains(space, bounds):
         value = valid.get(domain.parameter)
-        if value is None:
+        if value is None or (isinstance(value, str) and domain.kind != "choice"):
             continue
         follows = space.follows(domain.parameter)
         if domain.name != domain.parameter and follows is not None:
-            if follows.leader not in valid:
+            leader = valid.get(follows.leader)
+            if not isinstance(leader, int | float) or leader <= 0 or isinstance(value, str):
                 continue
-            share = float(value) / float(valid[follows.leader])
+            share = value / leader
             value = min(follows.shares, key=lambda s: abs(s - share))
         elif domain.kind != "choice" and domain.step:
             value = _into_steps(float(value), domain)

@@ -230,6 +230,12 @@ shares = [0.1, 0.5, 1.0]
     assert to_domain_values(fixed, space, bounds) == {"a": 50, "b_share": 0.1, "c": True, "d": "fcfs"}
 
 
+def test_words_where_numbers_belong() -> None:
+    """A server may report a word for a number ("auto"): such an axis is unknown, not an error."""
+    bounds = bounds_of(SGLANG, "max_running_requests", "cuda_graph_max_bs")
+    assert to_domain_values({"max_running_requests": "auto", "cuda_graph_max_bs": 64}, SGLANG, bounds) == {}
+
+
 def test_unknown_parameter() -> None:
     """A name that the space lacks is refused, not passed on."""
     with pytest.raises(InputError, match="did you mean 'max_running_requests'"):
