@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -59,8 +60,14 @@ def of_source(source: str) -> Iterator[Definition]:
                     yield from _of_field(statement)
 
 
-def look_up(flag: str, known: Mapping[str, str]) -> Known:
-    """What argparse does with ``flag``: exact names win, then unique prefixes; an ambiguous prefix is an error."""
+def look_up(package: str, flag: str, known: Mapping[str, str]) -> Known:
+    """What argparse does with ``flag``: exact names win, then unique prefixes; an ambiguous prefix is an error.
+
+    vLLM's parser also takes underscores for dashes, and ``--no-x`` for each switch ``--x``.
+    """
+    if package == "vllm":
+        flag = flag.replace("_", "-")
+        flag = flag if flag in known else re.sub("^--no-", "--", flag)
     if flag in known:
         return Known(field=known[flag], reason="defined")
     longer = sorted(name for name in known if name.startswith(flag))

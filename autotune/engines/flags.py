@@ -40,7 +40,7 @@ def inspect_flags(installed: Installed, questions: Sequence[Question]) -> tuple[
     known = definitions(installed.package, Path(installed.location)) if installed.location else {}
     if not known:
         return tuple(_by_table(installed, question) for question in questions)
-    answers = {question.flag: look_up(question.flag, known) for question in questions}
+    answers = {question.flag: look_up(installed.package, question.flag, known) for question in questions}
     reads = readers(Path(installed.location), {answer.field for answer in answers.values() if answer.field})
     return tuple(
         _by_source(installed, flag, answer.reason, reads.get(answer.field)) for flag, answer in answers.items()

@@ -1,6 +1,7 @@
 """Which code of an installed engine does something with an argument.
 
-A read is an attribute access, or a look-up by name (``getattr``, ``["field"]``, ``.get("field")``).
+A read is an attribute access, a look-up by name (``getattr``, ``["field"]``, ``.get("field")``), or, away
+from argument handling, a variable of that name.
 What only talks about the value does not count: assertions, raised errors, log lines, a dictionary that
 repeats it under its own name. In the files that handle arguments, filling in a field itself and handing
 it on under the same name do not count either: somebody must then read it there. When in doubt it is a
@@ -23,7 +24,7 @@ _TALK = frozenset(
     {"debug", "info", "warning", "warn", "error", "exception", "critical", "log", "print", "warning_once"}
 )
 _LOOK_UP = frozenset({"getattr", "get", "attrgetter"})
-_PARSER_FUNCTIONS = frozenset({"add_cli_args", "from_cli_args", "make_arg_parser", "add_argument"})
+_PARSER_FUNCTIONS = frozenset({"add_cli_args", "make_arg_parser"})
 _COMPILED_LIMIT_BYTES = 64 * 2**20
 
 
@@ -44,7 +45,12 @@ def readers(location: Path, fields: Iterable[str]) -> dict[str, tuple[str, ...]]
         content = path.read_bytes() if path.stat().st_size <= _COMPILED_LIMIT_BYTES else b""
         for field in unread:
             found[field] += [name] if field.encode() in content else []
-    return {field: tuple(lines) for field, lines in found.items()}
+    return {field: tuple(sorted(lines, key=_telling)) for field, lines in found.items()}
+
+
+def _telling(place: str) -> tuple[bool, str]:
+    """Places in the scheduler and the model runner say most to a reader: they come first."""
+    return (not re.search(r"scheduler|model_runner|v1/core|worker", place), place)
 
 
 def _files(location: Path, pattern: str) -> Iterator[tuple[Path, str]]:
@@ -140,6 +146,11 @@ class _Reads(ast.NodeVisitor):
         if node.attr == self.field and isinstance(node.ctx, ast.Load) and not (self.handling and declared):
             self.lines.append(node.lineno)
         self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        """Elsewhere a variable of that name most likely came in as a parameter."""
+        if node.id == self.field and isinstance(node.ctx, ast.Load) and not self.handling:
+            self.lines.append(node.lineno)
 
     def _is_field(self, node: ast.expr | None) -> bool:
         return isinstance(node, ast.Attribute) and node.attr == self.field
