@@ -39,7 +39,11 @@ def load_study(path: Path, known: Known | None = None) -> Study:
 
 def parse_study(text: str, known: Known) -> Study:
     """The ``Study`` that ``text`` describes. Raises ``Problem`` with the key and the remedy."""
-    data = _parse_toml(text)
+    return study_of(_parse_toml(text), known)
+
+
+def study_of(data: dict[str, Any], known: Known) -> Study:
+    """The ``Study`` of parsed TOML. Raises ``Problem`` with the key and the remedy."""
     _reject_unknown_keys(data, Study, "")
     _reject_unusable_values(data, "")
     study = _convert(data)
