@@ -1,0 +1,45 @@
+"""The command line alone, and everything as JSON."""
+
+from __future__ import annotations
+
+import msgspec
+
+from autotune.export.bash import quote
+from autotune.export.bundle import ExportBundle, comments, literal_env, secrets, words
+from autotune.values import LaunchPlan
+
+
+def render_args(bundle: ExportBundle) -> str:
+    """One shell-quoted line below the provenance; the line before tuning is a comment when it fits on one."""
+    baseline = " ".join(quote(word) for word in words(bundle.baseline))
+    return (
+        comments(bundle, f"before tuning:   {baseline}") + " ".join(quote(word) for word in words(bundle.plan)) + "\n"
+    )
+
+
+def render_json(bundle: ExportBundle) -> str:
+    """``argv``, ``env`` and ``secret_env`` of the measured plan and of the baseline, and the provenance.
+
+    ``argv_secrets`` maps the positions of secret arguments to the variable that holds the value, which
+    follows the argument's text.
+    """
+    document = {
+        "provenance": dict(bundle.provenance.lines()),
+        "plan": _plan(bundle.plan),
+        "baseline": _plan(bundle.baseline),
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+
+
+def _plan(plan: LaunchPlan) -> dict[str, object]:
+    arguments = words(plan)
+    return {
+        "engine": plan.engine,
+        "argv": [word.text for word in arguments],
+        "argv_secrets": {str(position): word.secret for position, word in enumerate(arguments) if word.secret},
+        "env": literal_env(plan),
+        "secret_env": list(secrets(plan)),
+        "host": plan.host,
+        "port": plan.port,
+        "model_name": plan.model_name,
+    }
