@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import optuna
@@ -84,15 +84,16 @@ class Mirror:
         with _storage_calls():
             self._study.add_trial(trial)
 
-    def sync(self, wanted: Mapping[int, FrozenTrial]) -> None:
-        """Make the storage hold ``wanted``, finished trials by number.
+    def sync(self, wanted: Mapping[int, FrozenTrial], awaited: Collection[int] = ()) -> None:
+        """Make the storage hold ``wanted``, finished trials by number; leave the ``awaited`` ones as they are.
 
         Numbers between them that never became a trial are FAIL. Raises ``OutOfStep`` when the storage holds
         a finished trial that is not wanted, or a different one: then only a rebuild helps.
         """
         found = self.trials()
         for trial in found:
-            self._settle(trial, wanted.get(trial.number))
+            if trial.number not in awaited:
+                self._settle(trial, wanted.get(trial.number))
         for number in range(len(found), max(wanted, default=-1) + 1):
             self.add(wanted.get(number) or missing_trial())
 

@@ -119,7 +119,10 @@ class Searcher:
             self.trouble = str(error)
 
     def tell(self, result: TrialResult, region: Region | None = None) -> None:
-        """Take over a settled trial. Telling it twice changes nothing."""
+        """Take over a settled trial. Telling it twice changes nothing.
+
+        Without ``region`` a measured trial, the baseline, stays RUNNING there: tell it again when the region is known.
+        """
         if all(known.number != result.number for known in self._history):
             self._history.append(result)
         try:
@@ -139,11 +142,15 @@ class Searcher:
         return fresh_trials(self._history)
 
     def _sync(self, region: Region | None) -> None:
+        # Optuna takes no parameters for a trial that is finished: a measured baseline waits for the region.
+        awaited = {r.number for r in self._history if region is None and isinstance(r.outcome, Measured)}
         self._mirror.sync(
             {
                 result.number: frozen_trial(result, _place(in_force(result), region), self._strategy.limits)
                 for result in self._history
-            }
+                if result.number not in awaited
+            },
+            awaited,
         )
 
 

@@ -21,6 +21,12 @@ def test_the_baseline_is_trial_0_with_the_values_in_force(tmp_path: Path) -> Non
         searcher.begin(0, Config(params={}))
         running = optuna.load_study(study_name="s", storage=f"sqlite:///{tmp_path}/study.db").trials[0]
         assert running.state is TrialState.RUNNING
+        searcher.tell(baseline())
+    with Searcher.open("s", tmp_path / "study.db", STRATEGY) as searcher:
+        searcher.reconcile([baseline()])
+        waiting = optuna.load_study(study_name="s", storage=f"sqlite:///{tmp_path}/study.db").trials[0]
+        assert waiting.state is TrialState.RUNNING
+        assert searcher.next_number == 1
         searcher.tell(baseline(), WIDE)
     told = optuna.load_study(study_name="s", storage=f"sqlite:///{tmp_path}/study.db").trials[0]
     assert told.state is TrialState.COMPLETE
