@@ -116,7 +116,7 @@ class ServerProcess:
         )
 
     def members(self) -> tuple[ProcessRow, ...]:
-        """The live processes of this server: its session, descendants, marked strays, and all who ever were that."""
+        """The live processes of this server: its session, marked strays, and all who ever were that."""
         rows = read_table()
         candidates = [row for row in rows if row.start_ticks >= self.start_ticks]
         seeds = {row.pid for row in candidates if self._known.get(row.pid) == row.start_ticks}

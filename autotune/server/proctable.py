@@ -1,8 +1,9 @@
 """The process table, and which of its rows are one server's.
 
-A row belongs to a server when the kernel proves it: it carries the server's mark in its environment,
+A row belongs to a server when the kernel proves it: it carries the server's mark in its environment, or
 shares a session with a member (sessions are only inherited, and a session number is not reused while a
-member lives, see setsid(2)), or descends from a member. Names are never looked at.
+member lives, see setsid(2)). Names are never looked at. Who left the session and wiped its environment too is
+let go: so do daemons that serve others as well.
 Reads Linux's /proc (proc_pid_stat(5), proc_pid_environ(5)).
 """
 
@@ -92,22 +93,14 @@ def mark_of(pid: int) -> str | None:
 
 
 def family(rows: Collection[ProcessRow], seeds: Collection[int], protected: Collection[int] = ()) -> set[int]:
-    """The pids that belong with ``seeds``: sessions and descendants, to the fixed point.
+    """The pids of ``seeds`` and of all who share a session with one of them.
 
     ``protected`` pids (the tuner and its ancestors) are never members, and neither do their sessions spread.
     """
     foreign_sids = {0} | {row.sid for row in rows if row.pid in protected}
-    members = {row.pid for row in rows if row.pid in seeds and row.pid not in protected}
-    while True:
-        sids = {row.sid for row in rows if row.pid in members} - foreign_sids
-        grown = {
-            row.pid
-            for row in rows
-            if row.pid not in protected and (row.pid in members or row.sid in sids or row.ppid in members)
-        }
-        if grown == members:
-            return members
-        members = grown
+    first = {row.pid for row in rows if row.pid in seeds and row.pid not in protected}
+    sids = {row.sid for row in rows if row.pid in first} - foreign_sids
+    return first | {row.pid for row in rows if row.sid in sids and row.pid not in protected}
 
 
 def own_line() -> frozenset[int]:

@@ -112,6 +112,10 @@ class RunningServer:
         self._baseline = options.gpu_baseline
         self._prober: HttpProber | None = None
 
+    @property
+    def log_path(self) -> Path:
+        return self._options.log_path
+
     def headers(self) -> dict[str, str]:
         """The authorisation that this server wants; keep it out of every record."""
         return auth_headers(self.plan, os.environ)

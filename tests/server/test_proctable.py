@@ -33,10 +33,11 @@ def test_zombies_and_torn_lines_are_nobody() -> None:
     assert parse_stat("") is None
 
 
-def test_a_session_is_a_family_and_so_are_descendants() -> None:
-    """Session mates, children, and the sessions that children opened belong; the neighbour does not."""
-    rows = [row(10, 1, 10), row(11, 1, 10), row(12, 11, 12), row(13, 1, 12), row(20, 1, 20)]
-    assert family(rows, {10}) == {10, 11, 12, 13}
+def test_a_session_is_a_family() -> None:
+    """Session mates belong, with or without their leader; a child's own session needs its own proof."""
+    rows = [row(11, 1, 10), row(14, 11, 10), row(12, 11, 12), row(13, 1, 12), row(20, 1, 20)]
+    assert family(rows, {11}) == {11, 14}
+    assert family(rows, {11, 13}) == {11, 12, 13, 14}
 
 
 def test_the_tuner_and_its_session_are_protected() -> None:
