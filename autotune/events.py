@@ -28,19 +28,19 @@ class Note(Value, frozen=True, kw_only=True, tag="note"):
 
 
 class TrialStarted(Value, frozen=True, kw_only=True, tag="trial_started"):
-    """``role`` is baseline, search, repeat or confirm."""
+    """``role`` is baseline, search, repeat or confirm; ``eta_s`` the expected time to the end of the night."""
 
     number: int
     role: str
     config: Config
+    eta_s: float | None = None
 
 
 class PhaseEntered(Value, frozen=True, kw_only=True, tag="phase"):
-    """``eta_s`` is the expected end of the night from now, where it can be told."""
+    """A trial goes on to its next phase."""
 
     number: int
     phase: Phase
-    eta_s: float | None = None
 
 
 class LoadProgress(Value, frozen=True, kw_only=True, tag="load_progress"):

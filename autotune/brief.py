@@ -1,0 +1,182 @@
+"""All that is known of a study before anything is started: file, space, engine, model, and which flags do nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from autotune.engines import ENGINES, engine
+from autotune.engines.argv import value_of
+from autotune.engines.base import Engine
+from autotune.engines.flags import FlagFact, Question, inspect_flags
+from autotune.engines.inspect import Installed, find_engine
+from autotune.errors import InputError
+from autotune.search.samplers import SAMPLERS
+from autotune.space.auto import automatic_mem_fraction
+from autotune.space.bounds import BoundInputs, Frozen, derive_bounds, frozen_parameters
+from autotune.space.files import find_shipped, load_model_shape, load_space
+from autotune.space.kv import KvCapacity, Memory, estimate_kv_capacity, kv_dtype_of, stated_kv_capacity, weight_gb
+from autotune.space.model_config import ModelShape
+from autotune.space.parameters import Parameter, Space, with_defaults
+from autotune.study.file import Study
+from autotune.study.folder import StudyFolder
+from autotune.study.load import load_study
+from autotune.study.rules import Known
+from autotune.values import ParamValue
+from autotune.verdict.objective import METRICS
+
+GIB = 1 << 30
+TP_FLAGS = ("--tp", "--tp-size", "--tensor-parallel-size")
+FRACTION_FLAGS = ("--mem-fraction-static", "--gpu-memory-utilization")
+
+
+class Brief(msgspec.Struct, frozen=True, kw_only=True):
+    """``facts`` maps parameter names to what the installed engine does with their flags; ``shape`` is None where the
+    model is unknown.
+    """
+
+    path: Path
+    study: Study
+    folder: StudyFolder
+    engine: Engine
+    space: Space
+    installed: Installed
+    facts: dict[str, FlagFact]
+    shape: ModelShape | None
+
+    @property
+    def version(self) -> str:
+        return self.installed.version or self.study.engine.version
+
+    def bound_inputs(self, kv: KvCapacity | None) -> BoundInputs:
+        """What the bounds are derived from, with this KV capacity."""
+        study = self.study
+        return BoundInputs(
+            load=study.workload,
+            parameters=tuple(study.space.parameters),
+            overrides=study.space.override,
+            min_tokens_per_expert=study.space.min_tokens_per_expert,
+            shape=self.shape,
+            kv=kv,
+            version=self.version,
+            inspected={name: not fact.dead for name, fact in self.facts.items() if fact.dead is not None},
+            where=self.path.name,
+        )
+
+    def searched(self) -> tuple[str, ...]:
+        """Names of the parameters that are searched. Raises InputError where none is left."""
+        return tuple(bound.name for bound in derive_bounds(self.space, self.bound_inputs(None)))
+
+    def frozen(self) -> tuple[Frozen, ...]:
+        """Parameters that the study names and that are left at their default because nothing reads them."""
+        return frozen_parameters(self.space, self.bound_inputs(None))
+
+    def total_weight_gb(self) -> float | None:
+        """Weights over all GPUs, where the study or the model tells."""
+        stated = self.study.model.weight_gb
+        if stated is not None:
+            return stated * tensor_parallel(self.study)
+        return weight_gb(self.shape) if self.shape else None
+
+
+def known_names() -> Known:
+    """What a study file may name."""
+    return Known(samplers=tuple(SAMPLERS), metrics=tuple(METRICS), engines=tuple(ENGINES))
+
+
+def read_brief(path: Path, name: str = "") -> Brief:
+    """Read the study and look at the engine behind its command. ``name`` replaces the study's own.
+
+    Starts no server. Raises InputError.
+    """
+    path = find_shipped("studies", str(path)) if not path.exists() else path
+    study = load_study(path, known_names())
+    if name:
+        study = msgspec.structs.replace(study, name=name)
+    kind = engine(study.engine.kind)
+    space = load_space(study.space.file or study.engine.kind, beside=path)
+    installed = find_engine(study.engine, os.environ)
+    space = with_defaults(space, _set_by_command(space, study, installed.version or study.engine.version))
+    return Brief(
+        path=path,
+        study=study,
+        folder=_folder(path, study.name),
+        engine=kind,
+        space=space,
+        installed=installed,
+        facts=_facts(space, study, installed),
+        shape=_shape(study, path),
+    )
+
+
+def _folder(path: Path, name: str) -> StudyFolder:
+    """Beside the study file; for one inside the installed package under studies/ of the current directory."""
+    if "_shipped" in path.parts:
+        path = Path("studies") / path.name
+    return StudyFolder.beside(path, name)
+
+
+def _facts(space: Space, study: Study, installed: Installed) -> dict[str, FlagFact]:
+    names = study.space.parameters or [p.name for p in space.parameters if p.on_by_default]
+    version = installed.version or study.engine.version
+    asked = [space.get(name, f"{study.name}: space.parameters") for name in names]
+    questions = [Question(flag=p.flag_for(version), read_by=p.read_by) for p in asked]
+    return {p.name: fact for p, fact in zip(asked, inspect_flags(installed, questions), strict=True)}
+
+
+def _set_by_command(space: Space, study: Study, version: str) -> dict[str, ParamValue]:
+    """Values that the base command line already sets, as the defaults of this study."""
+    found: dict[str, ParamValue] = {}
+    for parameter in space.parameters:
+        text = value_of(study.engine.command, *(flag.flag for flag in parameter.flags))
+        if text is not None and (value := _parsed(parameter, text)) is not None:
+            found[parameter.name] = value
+    return found
+
+
+def _parsed(parameter: Parameter, text: str) -> ParamValue | None:
+    try:
+        return int(text) if parameter.kind == "int" else float(text) if parameter.kind == "float" else text
+    except ValueError:
+        return None
+
+
+def _shape(study: Study, path: Path) -> ModelShape | None:
+    """From the model's own folder where it is on this machine, else from the config that the study names."""
+    own = Path(study.model.path) / "config.json"
+    if study.model.path and own.is_file():
+        return load_model_shape(str(own), beside=path)
+    return load_model_shape(study.model.config, beside=path) if study.model.config else None
+
+
+def tensor_parallel(study: Study) -> int:
+    """The tensor-parallel size of the base command; 1 where it has none."""
+    text = value_of(study.engine.command, *TP_FLAGS) or "1"
+    if not text.isdecimal() or int(text) < 1:
+        raise InputError(f"{study.name}: engine.command: tensor-parallel size {text!r}; write a whole number")
+    return int(text)
+
+
+def expected_kv(brief: Brief, gpu_memory_bytes: int = 0) -> KvCapacity | None:
+    """The KV capacity before a start: stated by the study, else an estimate, None where too little is known.
+
+    ``gpu_memory_bytes`` is one GPU's memory where a driver told it.
+    """
+    study = brief.study
+    if study.model.kv_tokens is not None:
+        return stated_kv_capacity(study.model.kv_tokens, "study")
+    memory_gb = study.model.gpu_memory_gb or gpu_memory_bytes / GIB
+    if brief.shape is None or not memory_gb:
+        return None
+    tp = tensor_parallel(study)
+    fraction = value_of(study.engine.command, *FRACTION_FLAGS)
+    memory = Memory(
+        gpu_memory_gb=memory_gb,
+        weight_gb=study.model.weight_gb or weight_gb(brief.shape, tp),
+        mem_fraction=float(fraction) if fraction else automatic_mem_fraction(study.engine.kind, memory_gb, tp),
+        tp=tp,
+        kv_dtype=kv_dtype_of(value_of(study.engine.command, "--kv-cache-dtype") or "auto"),
+    )
+    return estimate_kv_capacity(brief.shape, memory)

@@ -1,0 +1,122 @@
+"""The commands of a night: tune, resume, status, plan, doctor, export."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from autotune import __version__
+from autotune.brief import Brief, read_brief
+from autotune.cli import tools
+from autotune.cli.live import Narrator
+from autotune.cli.signals import cancel_on_signals
+from autotune.cli.text import doctor_text, ended_text, status_text
+from autotune.doctor import examine
+from autotune.errors import InputError
+from autotune.exporting import export_best
+from autotune.night import open_night, resolve
+from autotune.overview import overview
+from autotune.planning import plan_night
+from autotune.server.cancel import Waiting
+from autotune.space.plan_text import lines as plan_lines
+from autotune.tune import tune as run_night
+
+app = typer.Typer(
+    help="Tune the scheduler parameters of LLM inference servers overnight.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="A study file, or the name of a shipped one.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"autotune {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Tune the scheduler parameters of LLM inference servers overnight."""
+
+
+@app.command()
+def tune(
+    study: StudyFile,
+    force: Annotated[
+        bool, typer.Option("--force", help="The study has changed: begin anew under a fresh name.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Start a study, or continue it where it was cut off."""
+    _night(resolve(read_brief(study), force=force), json)
+
+
+@app.command()
+def resume(study: StudyFile, json: Json = False) -> None:
+    """Continue a study that has begun; never start one."""
+    brief = resolve(read_brief(study))
+    if not brief.folder.exists:
+        raise InputError(f"{study}: nothing to resume in {brief.folder.root}; start it with `autotune tune {study}`")
+    _night(brief, json)
+
+
+def _night(brief: Brief, json: bool) -> None:
+    with cancel_on_signals() as cancel:
+        narrator = Narrator(json=json)
+        with narrator, open_night(brief, narrator.hear, Waiting(cancel=cancel)) as night:
+            ended = run_night(night)
+        if json:
+            typer.echo(msgspec.json.encode(ended).decode())
+        else:
+            typer.echo(ended_text(ended, overview(brief)))
+        if cancel.signal is not None:
+            sys.exit(128 + cancel.signal)
+
+
+@app.command()
+def status(study: StudyFile, json: Json = False) -> None:
+    """How a study stands: trials, best so far, gain over the baseline, who works on it."""
+    seen = overview(resolve(read_brief(study)))
+    typer.echo(msgspec.json.encode(seen).decode() if json else status_text(seen))
+
+
+@app.command()
+def plan(study: StudyFile, json: Json = False) -> None:
+    """What a night would do: bounds with their derivation, command line, times. Starts nothing."""
+    made = plan_night(read_brief(study))
+    typer.echo(msgspec.json.encode(made).decode() if json else "\n".join(plan_lines(made)))
+
+
+@app.command()
+def doctor(study: StudyFile, json: Json = False) -> None:
+    """Look at the engine, the flags, the machine and the load generator before a night."""
+    found = examine(read_brief(study))
+    typer.echo(msgspec.json.encode(found).decode() if json else doctor_text(found))
+    if not found.sound:
+        raise typer.Exit(5)
+
+
+@app.command()
+def export(
+    study: StudyFile,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Where to write it.")] = None,
+) -> None:
+    """Write the best measured configuration as a launch script."""
+    path = export_best(resolve(read_brief(study)), output)
+    if path is None:
+        raise InputError(f"{study}: nothing is measured yet; run `autotune tune {study}` first")
+    typer.echo(str(path))
+
+
+tools.register(app)

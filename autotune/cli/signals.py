@@ -1,0 +1,36 @@
+"""SIGINT, SIGTERM and SIGHUP end a night cleanly; a second one at once."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from autotune.server.cancel import CancelFlag
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class SignalFlag(CancelFlag):
+    """A cancel flag that remembers which signal came first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.signal: int | None = None
+
+    def hear(self, number: int, _frame: FrameType | None) -> None:
+        self.signal = self.signal or number
+        self.cancel(f"ended by {signal.Signals(number).name}")
+
+
+@contextmanager
+def cancel_on_signals() -> Iterator[SignalFlag]:
+    """While the body runs, the ending signals set the flag instead of raising."""
+    flag = SignalFlag()
+    before = {number: signal.signal(number, flag.hear) for number in ENDING}
+    try:
+        yield flag
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

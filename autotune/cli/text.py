@@ -1,0 +1,76 @@
+"""Values as a terminal shows them. Pure."""
+
+from __future__ import annotations
+
+from autotune.doctor import Examination
+from autotune.events import NightEnded
+from autotune.overview import Overview, TrialLine
+from autotune.values import Config, Infeasible, Interrupted, Measured, Outcome, Refused
+
+
+def span(seconds: float) -> str:
+    """Seconds as 42s, 3m12s or 2h05m."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{seconds:.1f}s" if seconds < 10 else f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+
+
+def params_text(config: Config) -> str:
+    """The parameters of a configuration on one line."""
+    return " ".join(f"{name}={value}" for name, value in config.params.items()) or "server defaults"
+
+
+def outcome_text(outcome: Outcome) -> str:
+    """What became of a trial, in a few words."""
+    match outcome:
+        case Measured(score=score):
+            return f"{score.value:,.1f} ± {score.stderr:,.1f}"
+        case Infeasible(diagnosis=found):
+            return f"pruned: {found.kind}" + (f" at {found.stage}" if found.stage else "")
+        case Refused(findings=findings):
+            return f"refused: {findings[0].gate}" if findings else "refused"
+        case Interrupted():
+            return "interrupted"
+
+
+def status_text(seen: Overview) -> str:
+    """The state of a study, a line per trial."""
+    head = [f"study {seen.study}: {seen.settled} of {seen.trials} trials settled, {span(seen.spent_s)} spent"]
+    if seen.running:
+        head.append(f"running: process {seen.running.pid} on {seen.running.host} since {seen.running.started_at}")
+    elif seen.eta_s:
+        head.append(f"not running; about {span(seen.eta_s)} to go")
+    if seen.baseline is not None:
+        head.append(f"baseline: {seen.baseline:,.1f} {seen.metric}")
+    if seen.best is not None:
+        head.append(f"best:     {seen.best:,.1f} (trial {seen.best_number}){_gain(seen)}")
+    return "\n".join([*head, "", *(_trial_line(line) for line in seen.lines)]).rstrip()
+
+
+def _gain(seen: Overview) -> str:
+    return "" if seen.gain is None else f", {100 * seen.gain:+.1f} % over the baseline as searched"
+
+
+def _trial_line(line: TrialLine) -> str:
+    value = line.state if line.score is None else f"{line.score:,.1f} ± {line.stderr or 0.0:,.1f}"
+    return f"{line.number:>5}  {value:<24} {span(line.total_s):>8}  {params_text(line.params)}"
+
+
+def ended_text(ended: NightEnded, seen: Overview) -> str:
+    """The last words of a night."""
+    lines = [f"night ended: {ended.reason}"]
+    if seen.best is not None and seen.best_number is not None:
+        best = next(line for line in seen.lines if line.number == seen.best_number)
+        lines.append(f"best configuration: {params_text(best.params)} (trial {best.number})")
+        lines.append(f"  {seen.metric}: {seen.best:,.1f} against {seen.baseline or 0.0:,.1f} by default{_gain(seen)}")
+    if ended.script:
+        lines.append(f"launch script: {ended.script}")
+    return "\n".join(lines)
+
+
+def doctor_text(found: Examination) -> str:
+    """What the doctor saw, a line each, problems marked."""
+    return "\n".join(f"{'ok  ' if check.ok else 'FIX '} {check.name}: {check.text}" for check in found.checks)

@@ -1,0 +1,40 @@
+"""The commands beside the night: diagnose, repair."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, cast, get_args
+
+import typer
+
+from autotune.diagnosis.diagnose import Facts, Phase
+from autotune.diagnosis.report import as_json, as_text, diagnose_file
+from autotune.errors import InputError
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the application."""
+    app.command()(diagnose)
+
+
+def diagnose(
+    log: Annotated[Path, typer.Argument(metavar="LOG", help="A server's log.")],
+    engine: Annotated[str, typer.Option(help="sglang, vllm, ...; told from the log when empty.")] = "",
+    phase: Annotated[str, typer.Option(help="startup, load, ready, bench or stop.")] = "startup",
+    exit_code: Annotated[int | None, typer.Option(help="Negative: the signal that ended it.")] = None,
+    alive: Annotated[bool, typer.Option("--alive/--dead", help="Whether the process still lives.")] = False,
+    silent_seconds: Annotated[float, typer.Option(help="Seconds since its last sign of work.")] = 0.0,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON: class, action, evidence, advice.")] = False,
+) -> None:
+    """Say why a server died or hangs: class, action, the lines that prove it, what to change."""
+    if phase not in get_args(Phase):
+        raise InputError(f"--phase: {phase!r} is not known; use one of {', '.join(get_args(Phase))}")
+    facts = Facts(
+        engine=engine,
+        phase=cast(Phase, phase),
+        exit_code=exit_code,
+        alive=alive,
+        silent_seconds=silent_seconds,
+    )
+    found = diagnose_file(log, facts)
+    typer.echo(as_json(found) if json else as_text(found))

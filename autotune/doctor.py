@@ -1,0 +1,107 @@
+"""``autotune doctor``: what can be known before a night: engine, flags, machine, folder."""
+
+from __future__ import annotations
+
+import os
+import resource
+
+from autotune.brief import Brief
+from autotune.engines.argv import substitute
+from autotune.errors import AutotuneError
+from autotune.night import gpu_of
+from autotune.server.host import free_bytes, process_headroom
+from autotune.values import Value
+
+DISK_BYTES = 2 << 30
+PROCESSES = 512
+GIB = 1 << 30
+
+
+class Check(Value, frozen=True, kw_only=True):
+    """One thing that was looked at. ``ok`` False: the night would suffer, and ``text`` says what to do."""
+
+    name: str
+    ok: bool
+    text: str
+
+
+class Examination(Value, frozen=True, kw_only=True):
+    """All checks of a study."""
+
+    study: str
+    checks: tuple[Check, ...]
+
+    @property
+    def sound(self) -> bool:
+        return all(check.ok for check in self.checks)
+
+
+def examine(brief: Brief) -> Examination:
+    """Look, start no server. Raises InputError for a study that cannot be searched at all."""
+    checks = (_engine(brief), *_flags(brief), *_secrets(brief), *_gpus(brief), _disk(brief), *_limits(brief))
+    return Examination(study=brief.study.name, checks=checks)
+
+
+def _engine(brief: Brief) -> Check:
+    found = brief.installed
+    program = substitute(brief.study.engine.command, {})[0]
+    told = f"{found.package} {found.version or 'of unknown version'}, started by {program}"
+    if found.location:
+        return Check(name="engine", ok=True, text=f"{told}, found in {found.location}")
+    return Check(name="engine", ok=True, text=f"{told}; its package cannot be inspected: {found.reason}")
+
+
+def _flags(brief: Brief) -> list[Check]:
+    frozen = {entry.name: entry.reason for entry in brief.frozen()}
+    found = []
+    for name, fact in brief.facts.items():
+        # A flag that does nothing is frozen: worth knowing, nothing to mend. One that is unknown refuses to start.
+        text = f"{fact.reason}; {frozen[name]}" if name in frozen else fact.reason
+        found.append(Check(name=f"flag {fact.flag}", ok=fact.known is not False, text=text))
+    return found
+
+
+def _secrets(brief: Brief) -> list[Check]:
+    engine = brief.study.engine
+    names = [name for name in (engine.api_key_env, engine.admin_key_env) if name]
+    return [
+        Check(
+            name=f"variable {name}", ok=name in os.environ, text="set" if name in os.environ else "not set: export it"
+        )
+        for name in names
+    ]
+
+
+def _gpus(brief: Brief) -> list[Check]:
+    try:
+        devices = gpu_of(brief.study).devices()
+    except AutotuneError as error:
+        return [Check(name="GPU", ok=False, text=str(error))]
+    if not devices:
+        return [Check(name="GPU", ok=True, text="none seen: memory is not watched")]
+    return [
+        Check(
+            name=f"GPU {device.index}",
+            ok=device.used_bytes < 0.05 * device.total_bytes or not device.total_bytes,
+            text=f"{device.name}, {device.used_bytes / GIB:.1f} of {device.total_bytes / GIB:.1f} GiB in use",
+        )
+        for device in devices
+    ]
+
+
+def _disk(brief: Brief) -> Check:
+    root = brief.folder.root
+    place = root if root.exists() else root.parent
+    free = free_bytes(place)
+    return Check(name="disk", ok=free > DISK_BYTES, text=f"{free / GIB:.1f} GiB free in {place}, 2 GiB wanted")
+
+
+def _limits(brief: Brief) -> list[Check]:
+    need = brief.study.workload.concurrency + 256
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    enough = hard in (resource.RLIM_INFINITY,) or hard >= need
+    checks = [Check(name="open files", ok=enough, text=f"{need} needed, {hard} allowed")]
+    room = process_headroom()
+    if room is not None:
+        checks.append(Check(name="processes", ok=room > PROCESSES, text=f"room for {room} more"))
+    return checks

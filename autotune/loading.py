@@ -1,0 +1,143 @@
+"""Loads a server that is ready, watches it meanwhile, and reduces what was seen to a score or a reason."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from autotune.engines.base import Counters
+from autotune.events import LoadProgress, Phase, PhaseEntered
+from autotune.load.driver import run_load
+from autotune.load.records import RawRun
+from autotune.load.spec import LoadSpec, Progress
+from autotune.rig import Rig, control_client, fetcher
+from autotune.server.serve import LoadGuard, RunningServer
+from autotune.server.watchdog import Alarm, LoadLimits
+from autotune.trouble import Retry, Trouble, read_log
+from autotune.values import Effective, Interrupted, Measured, Outcome, Refused, Value
+from autotune.verdict.objective import score
+
+FAILING_AFTER = 16
+"""Requests that must have failed before a load of failures is given up early."""
+
+
+class Load(Value, frozen=True, kw_only=True):
+    """Which load of which trial, on a server with these values in force."""
+
+    number: int
+    attempt: int
+    effective: Effective
+
+
+class Watch:
+    """Decides, four times a second, whether a load must end at once; keeps why."""
+
+    def __init__(self, rig: Rig, guard: LoadGuard, failed_limit: float) -> None:
+        self._rig = rig
+        self._guard = guard
+        self._failed_limit = failed_limit
+        self._progress: Progress | None = None
+        self.alarm: Alarm | None = None
+        self.cancelled: str | None = None
+        self.failing = ""
+
+    def hear(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def why_stop(self) -> str | None:
+        """A reason to end the load now; None: go on."""
+        self.cancelled = self._rig.waiting.cancel.reason()
+        if self.cancelled:
+            return self.cancelled
+        seen = self._progress
+        if seen is None:
+            return None
+        self.alarm = self._guard.check(seen.output_tokens, seen.in_flight)
+        if self.alarm:
+            return self.alarm.reason
+        if seen.failed >= FAILING_AFTER and seen.failed > 2 * self._failed_limit * (seen.completed + seen.failed):
+            self.failing = f"{seen.failed} of {seen.completed + seen.failed} requests failed: {seen.last_error}"
+        return self.failing or None
+
+
+def measure(rig: Rig, load: Load, server: RunningServer) -> Outcome | Trouble | Retry:
+    """One load on a server that is ready."""
+    watch = Watch(rig, server.guard(_limits(rig)), rig.study.workload.failed_limit)
+    before = _counters(rig, server)
+    raw = run_load(_spec(rig, load, server), _reporter(rig, load.number, watch), watch.why_stop)
+    if watch.cancelled:
+        return Interrupted(reason=watch.cancelled)
+    if trouble := _trouble(watch, server):
+        return trouble
+    return _reduce(rig, load, raw, (before, _counters(rig, server)))
+
+
+def _limits(rig: Rig) -> LoadLimits:
+    return LoadLimits(stall_s=rig.study.timeouts.load_stall_s)
+
+
+def _spec(rig: Rig, load: Load, server: RunningServer) -> LoadSpec:
+    key = rig.study.engine.api_key_env
+    return LoadSpec(
+        base_url=server.plan.base_url,
+        workload=rig.study.workload,
+        seed=(rig.study.seed, load.number, load.attempt),
+        folder=str(rig.records.trial(load.number).load),
+        api_key=os.environ.get(key, "") if key else "",
+        model=server.plan.model_name,
+        metric=rig.study.objective.metric,
+        request_timeout_s=rig.study.timeouts.request_s,
+    )
+
+
+def _reporter(rig: Rig, number: int, watch: Watch) -> Callable[[Progress], None]:
+    """Hands progress to the watch and to whoever follows the night."""
+    entered: list[str] = []
+
+    def report(seen: Progress) -> None:
+        watch.hear(seen)
+        warm = seen.phase != "warm-up"
+        phase: Phase = "load" if warm else "warm-up"
+        if phase not in entered:
+            entered.append(phase)
+            rig.say(PhaseEntered(number=number, phase=phase))
+        rig.say(
+            LoadProgress(
+                number=number,
+                elapsed_s=seen.elapsed_s,
+                throughput_tok_s=seen.throughput_tok_s,
+                in_flight=seen.in_flight,
+                completed=seen.completed,
+                failed=seen.failed,
+                warm=warm,
+            )
+        )
+
+    return report
+
+
+def _counters(rig: Rig, server: RunningServer) -> Counters:
+    with control_client(server.plan) as client:
+        return rig.engine.counters(fetcher(client), read_log(server.log_path))
+
+
+def _trouble(watch: Watch, server: RunningServer) -> Trouble | None:
+    """What ended a load early through the server's fault."""
+    exit_code = server.poll()
+    alarm = watch.alarm
+    if alarm is None and exit_code is None and not watch.failing:
+        return None
+    reason = alarm.reason if alarm else watch.failing or f"the server exited with code {exit_code} under load"
+    silent_s = 60.0 if alarm and alarm.kind in ("stall", "crawl", "front_end") else 0.0
+    return Trouble(phase="load", reason=reason, exit_code=exit_code, alive=exit_code is None, silent_s=silent_s)
+
+
+def _reduce(rig: Rig, load: Load, raw: RawRun, counters: tuple[Counters, Counters]) -> Outcome | Retry:
+    """From the raw records to a score, or to the reason why there is none."""
+    study = rig.study
+    measurement = reduce(raw, study.workload, study.objective, counters)
+    if measurement.refused:
+        refused = Refused(findings=measurement.refused, measurement=measurement, effective=load.effective)
+        shown = "; ".join(finding.message for finding in measurement.refused)
+        return Retry(reason=f"measurement refused: {shown}", kind="refused", refused=refused, attempts=2, pause_s=1.0)
+    return Measured(score=score(measurement, study.objective), measurement=measurement, effective=load.effective)

@@ -1,0 +1,231 @@
+"""Opening a night: one tuner, the same study as before, no orphan left, and the records agreed with Optuna."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+import autotune
+from autotune.brief import Brief, expected_kv, read_brief
+from autotune.engines.argv import value_of
+from autotune.errors import InputError
+from autotune.events import Event, Listener, LoadProgress, Note
+from autotune.rig import Rig, now_text
+from autotune.search.region import Direction, Region
+from autotune.search.searcher import Searcher
+from autotune.search.suggest import Strategy
+from autotune.server.cancel import Waiting
+from autotune.server.gpu import FileGpu, GpuProbe, find_gpu, used_by_device
+from autotune.server.host import raise_descriptor_limit
+from autotune.server.process import ServerIdentity
+from autotune.server.proctable import boot_id
+from autotune.server.stop import reap_orphans
+from autotune.space.bounds import derive_bounds
+from autotune.space.kv import stated_kv_capacity
+from autotune.study.atomic import append_line
+from autotune.study.file import Study
+from autotune.study.folder import StudyFolder, fresh_name
+from autotune.study.lock import study_lock
+from autotune.study.manifest import Manifest, differences, fingerprint
+from autotune.study.record import Records, read_record, write_record
+from autotune.values import Effective, Value
+from autotune.verdict.objective import metric_of
+
+SPARE_DESCRIPTORS = 256
+OCCUPIED_SHARE = 0.05
+
+
+class Machine(Value, frozen=True, kw_only=True):
+    """What the GPUs held before the study's first server of this boot."""
+
+    boot_id: str
+    gpu_used_bytes: dict[str, int]
+
+
+class Night(msgspec.Struct, frozen=True, kw_only=True):
+    """An opened study. ``region`` is fixed by the baseline, see ``fix_region``."""
+
+    brief: Brief
+    rig: Rig
+    searcher: Searcher
+
+    @property
+    def records(self) -> Records:
+        return self.rig.records
+
+    @property
+    def folder(self) -> StudyFolder:
+        return self.rig.records.folder
+
+    def region(self) -> Region | None:
+        """The bounds of the search, None before there is a baseline."""
+        return read_record(self.folder.bounds, Region)
+
+    def fix_region(self, effective: Effective) -> Region:
+        """Derive the bounds from what the baseline's server reported, once for all nights of this study."""
+        if known := self.region():
+            return known
+        kv = stated_kv_capacity(effective.kv_tokens, "server") if effective.kv_tokens else expected_kv(self.brief)
+        region = Region(space=self.brief.space, bounds=derive_bounds(self.brief.space, self.brief.bound_inputs(kv)))
+        write_record(self.folder.bounds, region)
+        for bound in region.bounds:
+            self.rig.say(Note(text=f"bounds: {bound.name}: {bound.derivation}"))
+        return region
+
+
+def found_facts(brief: Brief) -> dict[str, str]:
+    """What was found on this machine and must stay the same in one study."""
+    devices = gpu_of(brief.study).devices()
+    return {"engine_version": brief.version, "gpu": ", ".join(sorted({d.name for d in devices}))}
+
+
+def gpu_of(study: Study) -> GpuProbe:
+    """The GPUs that the server will see; the pretended ones of a simulated server."""
+    pretended = value_of(study.engine.command, "--sim-gpu-file")
+    return FileGpu(Path(pretended)) if pretended else find_gpu({**os.environ, **study.engine.env})
+
+
+def resolve(brief: Brief, *, force: bool = False) -> Brief:
+    """The brief under the name whose folder fits it: the study's own, or one that ``--force`` began (name-2, ...).
+
+    Raises InputError naming the differences where folders exist and none fits; ``force`` takes a fresh name.
+    """
+    wanted = fingerprint(brief.study, found_facts(brief))
+    parent, name = brief.folder.root.parent, brief.study.name
+    changed: list[str] = []
+    number, candidate = 1, name
+    while (parent / candidate).exists():
+        manifest = read_record(StudyFolder(parent / candidate).manifest, Manifest)
+        if manifest is None:
+            return _renamed(brief, candidate)
+        changed = differences(manifest.fingerprint, wanted)
+        if not changed:
+            return _renamed(brief, candidate)
+        number += 1
+        candidate = f"{name}-{number}"
+    if not changed:
+        return brief
+    if not force:
+        raise InputError(
+            f"{brief.path.name}: the study has changed since its first night: {'; '.join(changed)}. "
+            "Change it back to go on, or add --force to begin anew under another name"
+        )
+    return _renamed(brief, fresh_name(parent, name))
+
+
+def _renamed(brief: Brief, name: str) -> Brief:
+    return brief if name == brief.study.name else read_brief(brief.path, name)
+
+
+@contextlib.contextmanager
+def open_night(brief: Brief, say: Listener, waiting: Waiting) -> Iterator[Night]:
+    """The study, ready for its next trial. Raises InputError, StudyLocked or NightStopped."""
+    folder = brief.folder
+    folder.create()
+    with study_lock(folder.lock, now_text()):
+        manifest = _manifest(brief)
+        say = _also_to_file(folder, say)
+        _clean_up(brief, manifest, say)
+        raise_descriptor_limit(brief.study.workload.concurrency + SPARE_DESCRIPTORS)
+        rig = _rig(brief, manifest, say, waiting)
+        with Searcher.open(
+            brief.study.name, brief.study.storage or folder.database, _strategy(brief.study)
+        ) as searcher:
+            night = Night(brief=brief, rig=rig, searcher=searcher)
+            for cut in rig.records.settle_interrupted("the tuner was ended before this trial was settled", now_text()):
+                say(Note(text=f"trial {cut.number} was cut off earlier and runs again"))
+            searcher.reconcile(rig.records.results(), night.region())
+            yield night
+
+
+def _manifest(brief: Brief) -> Manifest:
+    known = read_record(brief.folder.manifest, Manifest)
+    if known is not None:
+        return known
+    manifest = Manifest(
+        study=brief.study.name,
+        created_at=now_text(),
+        autotune_version=autotune.__version__,
+        fingerprint=fingerprint(brief.study, found_facts(brief)),
+    )
+    write_record(brief.folder.manifest, manifest)
+    return manifest
+
+
+def study_id(folder: StudyFolder, manifest: Manifest) -> str:
+    """Marks the processes of this study and of no other on the machine."""
+    told = f"{folder.root}\n{manifest.created_at}".encode()
+    return f"{manifest.study}-{hashlib.sha256(told).hexdigest()[:12]}"
+
+
+def _clean_up(brief: Brief, manifest: Manifest, say: Listener) -> None:
+    """Stop what a killed tuner left running, and nothing else."""
+    records = Records(brief.folder)
+    files = [records.trial(begun.number).identity for begun in records.interrupted()]
+    identities = [found for path in files if (found := read_record(path, ServerIdentity)) is not None]
+    report = reap_orphans(identities, study_id=study_id(brief.folder, manifest))
+    if report.terminated or report.killed:
+        say(Note(text=f"stopped {report.terminated} processes that an earlier tuner had left", level="warning"))
+    if report.survivors:
+        say(Note(text=f"could not stop {', '.join(report.survivors)}", level="warning"))
+
+
+def _rig(brief: Brief, manifest: Manifest, say: Listener, waiting: Waiting) -> Rig:
+    gpu = gpu_of(brief.study)
+    return Rig(
+        study=brief.study,
+        study_id=study_id(brief.folder, manifest),
+        engine=brief.engine,
+        space=brief.space,
+        version=brief.version,
+        searched=brief.searched(),
+        records=Records(brief.folder),
+        gpu=gpu,
+        gpu_baseline=_gpu_baseline(brief.folder, gpu, say),
+        waiting=waiting,
+        say=say,
+    )
+
+
+def _gpu_baseline(folder: StudyFolder, gpu: GpuProbe, say: Listener) -> dict[int, int]:
+    """The least that was seen in use before a server of this study, in this boot."""
+    path, boot = folder.root / "machine.json", boot_id()
+    now = used_by_device(gpu)
+    for device in gpu.devices():
+        if device.used_bytes > OCCUPIED_SHARE * device.total_bytes:
+            used = f"{device.used_bytes >> 20:,} of {device.total_bytes >> 20:,} MiB"
+            say(Note(text=f"GPU {device.index} is already in use: {used}; measurements may suffer", level="warning"))
+    known = read_record(path, Machine)
+    if known is not None and known.boot_id == boot:
+        now = {index: min(used, known.gpu_used_bytes.get(str(index), used)) for index, used in now.items()}
+    write_record(path, Machine(boot_id=boot, gpu_used_bytes={str(index): used for index, used in now.items()}))
+    return now
+
+
+def _strategy(study: Study) -> Strategy:
+    up = metric_of(study.objective.metric).direction == "maximise"
+    direction: Direction = "maximize" if up else "minimize"
+    return Strategy(
+        sampler=study.search.sampler,
+        seed=study.seed,
+        startup_trials=study.search.startup_trials,
+        direction=direction,
+        limits=study.objective.constraints,
+    )
+
+
+def _also_to_file(folder: StudyFolder, say: Listener) -> Listener:
+    """Events go to events.jsonl too, load progress aside; and each one is a sign of life for supervisors."""
+
+    def both(event: Event) -> None:
+        if not isinstance(event, LoadProgress):
+            append_line(folder.events, msgspec.json.encode({"at": now_text(), **msgspec.to_builtins(event)}))
+        folder.heartbeat.touch(mode=0o600)
+        say(event)
+
+    return both

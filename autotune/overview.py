@@ -1,0 +1,98 @@
+"""How a study stands, as one value for the terminal and for scripts."""
+
+from __future__ import annotations
+
+from autotune.brief import Brief
+from autotune.budget import Standing, eta_s
+from autotune.standing import baseline_of, best_of, score_of, settled
+from autotune.study.lock import Holder, holder
+from autotune.study.record import Records
+from autotune.study.rules import parse_duration
+from autotune.values import Config, Infeasible, Interrupted, LaunchPlan, Measured, Outcome, Refused, Value
+
+
+class TrialLine(Value, frozen=True, kw_only=True):
+    """One trial in short. ``state`` is measured, refused, interrupted, running, or the kind of failure."""
+
+    number: int
+    state: str
+    params: Config
+    score: float | None = None
+    stderr: float | None = None
+    total_s: float = 0.0
+    repeat_of: int | None = None
+
+
+class Overview(Value, frozen=True, kw_only=True):
+    """``gain`` is the score of the configuration to believe in over the baseline's, as searched: not confirmed."""
+
+    study: str
+    folder: str
+    metric: str
+    settled: int
+    trials: int
+    budget_s: float
+    spent_s: float
+    eta_s: float | None
+    running: Holder | None
+    baseline: float | None
+    best: float | None
+    best_number: int | None
+    gain: float | None
+    plan: LaunchPlan | None
+    lines: tuple[TrialLine, ...]
+
+
+def overview(brief: Brief) -> Overview:
+    """Read the study's folder; takes no lock. Raises InputError for a damaged record."""
+    records = Records(brief.folder)
+    results = records.results()
+    counted = settled(results)
+    standing = Standing.of(counted)
+    best, base = best_of(results, brief.study.objective), baseline_of(results)
+    best_score, base_score = score_of(best), score_of(base)
+    cut = records.interrupted()
+    return Overview(
+        study=brief.study.name,
+        folder=str(brief.folder.root),
+        metric=brief.study.objective.metric,
+        settled=len(counted),
+        trials=brief.study.budget.trials,
+        budget_s=parse_duration(brief.study.budget.wall_clock),
+        spent_s=standing.spent_s,
+        eta_s=eta_s(standing, brief.study.budget.trials),
+        running=holder(brief.folder.lock),
+        baseline=base_score,
+        best=best_score,
+        best_number=best.number if best else None,
+        gain=best_score / base_score - 1 if best_score and base_score else None,
+        plan=records.plan(best.number) if best else None,
+        lines=(
+            *(
+                TrialLine(
+                    number=r.number,
+                    state=state_of(r.outcome),
+                    params=r.config,
+                    score=score_of(r),
+                    stderr=r.outcome.score.stderr if isinstance(r.outcome, Measured) else None,
+                    total_s=r.timings.total_s,
+                    repeat_of=r.repeat_of,
+                )
+                for r in results
+            ),
+            *(TrialLine(number=b.number, state="unsettled", params=b.config, repeat_of=b.repeat_of) for b in cut),
+        ),
+    )
+
+
+def state_of(outcome: Outcome) -> str:
+    """One word for what became of a trial."""
+    match outcome:
+        case Measured():
+            return "measured"
+        case Infeasible(diagnosis=found):
+            return found.kind
+        case Refused():
+            return "refused"
+        case Interrupted():
+            return "interrupted"

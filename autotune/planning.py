@@ -1,0 +1,48 @@
+"""``autotune plan``: what a night would do, without starting anything."""
+
+from __future__ import annotations
+
+from autotune.brief import Brief, expected_kv
+from autotune.engines.base import Where
+from autotune.server.gpu import find_gpu
+from autotune.space.plan import NightInputs, NightPlan, build_plan
+from autotune.study.record import Records
+from autotune.study.rules import parse_duration
+from autotune.values import Measured
+
+PLANNED_PORT = 30000
+"""Stands in a planned command line for the fresh port that every start gets."""
+
+
+def plan_night(brief: Brief) -> NightPlan:
+    """The plan of a study, with measured times where an earlier night left some. Raises InputError."""
+    study = brief.study
+    devices = find_gpu().devices()
+    kv = expected_kv(brief, devices[0].total_bytes if devices else 0)
+    where = Where(host=study.engine.host, port=PLANNED_PORT)
+    plan = brief.engine.launch_plan(study.engine, study.model, [], where)
+    starts_s, trials_s = _measured_times(brief)
+    night = NightInputs(
+        study=study.name,
+        load=study.workload,
+        trials=study.budget.trials,
+        wall_clock_s=parse_duration(study.budget.wall_clock),
+        command=plan.argv,
+        confirm_starts=2 * study.budget.confirm_starts,
+        weight_gb=brief.total_weight_gb(),
+        start_s=_mean(starts_s),
+        trial_s=_mean(trials_s),
+    )
+    return build_plan(brief.space, brief.bound_inputs(kv), night)
+
+
+def _measured_times(brief: Brief) -> tuple[list[float], list[float]]:
+    if not brief.folder.exists:
+        return [], []
+    measured = [r for r in Records(brief.folder).results() if isinstance(r.outcome, Measured)]
+    later = measured[1:] or measured
+    return [r.timings.start_s for r in later], [r.timings.total_s for r in later]
+
+
+def _mean(values: list[float]) -> float | None:
+    return sum(values) / len(values) if values else None

@@ -1,0 +1,115 @@
+"""What all trials of a night share: the study, the engine, the space, and the machine they run on."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import httpx
+import msgspec
+
+from autotune.engines.base import Engine, Fetch, Where
+from autotune.events import Listener
+from autotune.server.cancel import Waiting
+from autotune.server.gpu import GpuProbe
+from autotune.server.ports import fresh_port
+from autotune.server.serve import auth_headers
+from autotune.space.parameters import Space
+from autotune.study.file import Study
+from autotune.study.record import Records
+from autotune.values import Config, LaunchPlan, ParamValue
+
+FETCH_S = 20.0
+PROBE_TOKENS = 8
+
+
+class Rig(msgspec.Struct, frozen=True, kw_only=True):
+    """``study_id`` marks every process of this study, ``searched`` names its parameters, frozen ones left out.
+
+    ``gpu_baseline`` maps devices to the bytes used before the night's first server.
+    """
+
+    study: Study
+    study_id: str
+    engine: Engine
+    space: Space
+    version: str
+    searched: tuple[str, ...]
+    records: Records
+    gpu: GpuProbe
+    gpu_baseline: dict[int, int]
+    waiting: Waiting
+    say: Listener
+
+    def flags(self, config: Config) -> list[tuple[str, ParamValue]]:
+        """The command-line flags of a configuration, in the order of the space."""
+        names = [name for name in self.space.names() if name in config.params]
+        return [(self.space.get(name).flag_for(self.version), config.params[name]) for name in names]
+
+    def plan(self, config: Config, port: int = 0) -> LaunchPlan:
+        """How the server of this configuration is started; on a fresh port unless one is given."""
+        spec = self.study.engine
+        where = Where(host=spec.host, port=port or fresh_port(spec.host))
+        return self.engine.launch_plan(spec, self.study.model, self.flags(config), where)
+
+
+class EngineProbe:
+    """Readiness by a real generation on token ids that no earlier probe has used."""
+
+    def __init__(self, engine: Engine, plan: LaunchPlan, token_ids: tuple[int, int]) -> None:
+        self._engine = engine
+        self._plan = plan
+        self._token_ids = token_ids
+
+    def request(self) -> tuple[str, str]:
+        ids = [random.randrange(*self._token_ids) for _ in range(PROBE_TOKENS)]
+        request = self._engine.probe(self._plan, ids)
+        return request.path, request.body
+
+    def is_ready(self, status: int, body: bytes) -> bool:
+        return self._engine.is_ready(status, body)
+
+
+def fetcher(client: httpx.Client) -> Fetch:
+    """GET that answers status 0 instead of raising, as engines want it."""
+
+    def fetch(path: str) -> tuple[int, bytes]:
+        try:
+            answer = client.get(path)
+        except (httpx.HTTPError, OSError) as error:
+            return 0, repr(error).encode()
+        return answer.status_code, answer.content
+
+    return fetch
+
+
+def control_client(plan: LaunchPlan) -> httpx.Client:
+    """For read-back and counters; never for the load. Proxies are for other machines."""
+    headers = auth_headers(plan, os.environ)
+    return httpx.Client(base_url=plan.base_url, headers=headers, timeout=FETCH_S, trust_env=False)
+
+
+def now_text() -> str:
+    """The wall clock as records have it: UTC, ISO 8601, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+class Stopwatch:
+    """Splits the time of a trial into named parts; laps of one name add up."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._begin_s = self._last_s = now()
+        self.parts: dict[str, float] = {}
+
+    def lap(self, name: str) -> None:
+        """What passed since the last lap belongs to ``name``."""
+        now_s = self._now()
+        self.parts[name] = self.parts.get(name, 0.0) + now_s - self._last_s
+        self._last_s = now_s
+
+    @property
+    def total_s(self) -> float:
+        return self._now() - self._begin_s

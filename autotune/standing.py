@@ -1,0 +1,44 @@
+"""How a study stands: its settled trials, its baseline, and the configuration to believe in. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autotune.study.file import Objective
+from autotune.values import Interrupted, Measured, TrialResult
+from autotune.verdict.noise import estimate_noise, group_trials
+from autotune.verdict.objective import violations
+from autotune.verdict.recommend import rank
+
+
+def settled(results: Sequence[TrialResult]) -> list[TrialResult]:
+    """Trials that count: everything but those that were cut off."""
+    return [result for result in results if not isinstance(result.outcome, Interrupted)]
+
+
+def baseline_of(results: Sequence[TrialResult]) -> TrialResult | None:
+    """The first measured trial of the server's defaults, if there is one."""
+    return next((r for r in results if not r.config.params and isinstance(r.outcome, Measured)), None)
+
+
+def best_of(results: Sequence[TrialResult], objective: Objective) -> TrialResult | None:
+    """The trial of the configuration with the best posterior score, among those that keep the objective's limits.
+
+    Not the best value seen: repeats are pooled, and a single high value is shrunk as far as the noise explains it.
+    """
+    keeping = [r for r in results if isinstance(r.outcome, Measured) and _keeps_limits(r.outcome, objective)]
+    tried = group_trials(keeping)
+    ranked = rank(tried, estimate_noise(tried), objective.metric)
+    if not ranked:
+        return None
+    numbers = ranked[0].tried.trials
+    return next((r for r in keeping if r.number in numbers), None)
+
+
+def score_of(result: TrialResult | None) -> float | None:
+    """The score of a measured trial."""
+    return result.outcome.score.value if result and isinstance(result.outcome, Measured) else None
+
+
+def _keeps_limits(outcome: Measured, objective: Objective) -> bool:
+    return not any(violation.certain for violation in violations(outcome.measurement, objective))

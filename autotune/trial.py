@@ -1,0 +1,153 @@
+"""The story of one trial: from a configuration to a settled result, whatever happens on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from autotune.errors import NightStopped
+from autotune.events import Note, Phase, PhaseEntered
+from autotune.loading import Load, measure
+from autotune.rig import EngineProbe, Rig, Stopwatch, control_client, fetcher, now_text
+from autotune.server.gpu import GpuLimits
+from autotune.server.host import require_disk
+from autotune.server.process import ServerIdentity, new_mark
+from autotune.server.readiness import Blocked, Cancelled, Died, Ready, StartLimits, TimedOut
+from autotune.server.serve import RunningServer, Seams, ServeOptions, running
+from autotune.server.stop import StopLimits
+from autotune.study.record import write_record
+from autotune.trouble import Retry, Trouble, judge_trouble, read_log
+from autotune.values import Config, Interrupted, Outcome, Timings, TrialResult, Value
+
+ATTEMPTS = 3
+BACKOFF_S = (5.0, 30.0)
+DISK_BYTES = 256 << 20
+
+
+class Ticket(Value, frozen=True, kw_only=True):
+    """Which trial is to run. ``role`` is baseline, search, repeat or confirm."""
+
+    number: int
+    config: Config
+    role: str = "search"
+    repeat_of: int | None = None
+
+
+def run_trial(rig: Rig, ticket: Ticket) -> TrialResult:
+    """Start, load, measure, stop; with bounded retries for faults that say nothing about the parameters.
+
+    Raises NightStopped when an assumption of the night is broken; whatever was started is stopped by then.
+    """
+    started_at = now_text()
+    watch = Stopwatch(rig.waiting.clock.now)
+    outcome = _with_retries(rig, ticket, watch)
+    parts = {name: round(seconds, 3) for name, seconds in watch.parts.items()}
+    return TrialResult(
+        number=ticket.number,
+        config=ticket.config,
+        outcome=outcome,
+        timings=Timings(total_s=round(watch.total_s, 3), **parts),
+        started_at=started_at,
+        finished_at=now_text(),
+        repeat_of=ticket.repeat_of,
+    )
+
+
+def _with_retries(rig: Rig, ticket: Ticket, watch: Stopwatch) -> Outcome:
+    for attempt in range(ATTEMPTS):
+        outcome = _attempt(rig, ticket, attempt, watch)
+        if not isinstance(outcome, Retry):
+            return outcome
+        if attempt + 1 < outcome.attempts:
+            rig.say(Note(text=f"trial {ticket.number}: {outcome.reason}; trying again", level="warning"))
+            if reason := _back_off(rig, outcome.pause_s * (attempt + 1)):
+                return Interrupted(reason=reason)
+            continue
+        return outcome.give_up()
+    raise AssertionError("a retry never asks for more than ATTEMPTS")
+
+
+def _back_off(rig: Rig, seconds: float) -> str | None:
+    clock, end_s = rig.waiting.clock, rig.waiting.clock.now() + seconds
+    while clock.now() < end_s:
+        if reason := rig.waiting.cancel.reason():
+            return reason
+        rig.waiting.pause()
+    return None
+
+
+def _attempt(rig: Rig, ticket: Ticket, attempt: int, watch: Stopwatch) -> Outcome | Retry:
+    """One server, from start to verified end."""
+    _enter(rig, ticket, "prepare")
+    require_disk(rig.records.folder.root, DISK_BYTES)
+    plan = rig.plan(ticket.config)
+    rig.records.write_plan(ticket.number, plan)
+    options = _options(rig, ticket, attempt)
+    seams = Seams(gpu=rig.gpu, waiting=rig.waiting, on_started=_recorder(rig, ticket, watch))
+    workload = rig.study.workload
+    probe = EngineProbe(rig.engine, plan, (workload.token_id_low, workload.token_id_high))
+    with running(plan, options, probe, seams) as server:
+        watch.lap("start_s" if server.process else "prepare_s")
+        outcome = _while_serving(rig, ticket, server, attempt)
+        watch.lap("load_s")
+        _enter(rig, ticket, "stop")
+    watch.lap("stop_s")
+    if server.teardown and (problem := server.teardown.problem()):
+        rig.say(Note(text=f"trial {ticket.number}: {problem}", level="warning"))
+    if isinstance(outcome, Trouble):
+        return judge_trouble(rig, outcome, options.log_path)
+    return outcome
+
+
+def _while_serving(rig: Rig, ticket: Ticket, server: RunningServer, attempt: int) -> Outcome | Trouble | Retry:
+    match server.start:
+        case Ready():
+            return _read_and_measure(rig, ticket, server, attempt)
+        case Cancelled(reason=reason):
+            return Interrupted(reason=reason)
+        case Died(exit_code=code):
+            return Trouble(phase="startup", reason=f"exited with code {code} before it was ready", exit_code=code)
+        case TimedOut(kind=kind, reason=reason, seconds=seconds):
+            silent_s = 0.0 if kind == "cap" else seconds
+            return Trouble(phase="startup", reason=reason, alive=True, silent_s=silent_s, timed_out=kind)
+        case Blocked(kind="port_in_use", reason=reason):
+            return Retry(reason=reason, kind="port_in_use")
+        case Blocked(reason=reason):
+            raise NightStopped(f"{reason}; stop what holds it (autotune never does), then run the same command")
+
+
+def _read_and_measure(rig: Rig, ticket: Ticket, server: RunningServer, attempt: int) -> Outcome | Trouble | Retry:
+    _enter(rig, ticket, "read back")
+    written = read_log(server.log_path)
+    with control_client(server.plan) as client:
+        effective = rig.engine.effective(fetcher(client), written, rig.space.names())
+    for sentence in rig.engine.describe_clamps(ticket.config, effective, written):
+        rig.say(Note(text=f"trial {ticket.number}: {sentence}"))
+    return measure(rig, Load(number=ticket.number, attempt=attempt, effective=effective), server)
+
+
+def _enter(rig: Rig, ticket: Ticket, phase: Phase) -> None:
+    rig.say(PhaseEntered(number=ticket.number, phase=phase))
+
+
+def _recorder(rig: Rig, ticket: Ticket, watch: Stopwatch) -> Callable[[ServerIdentity], None]:
+    """Writes down which process the server is, before anything is waited for."""
+
+    def record(identity: ServerIdentity) -> None:
+        write_record(rig.records.trial(ticket.number).identity, identity)
+        watch.lap("prepare_s")
+        _enter(rig, ticket, "start")
+
+    return record
+
+
+def _options(rig: Rig, ticket: Ticket, attempt: int) -> ServeOptions:
+    limits, trial = rig.study.timeouts, rig.records.trial(ticket.number)
+    name = "server.log" if attempt == 0 else f"server-{attempt + 1}.log"
+    return ServeOptions(
+        log_path=trial.root / name,
+        mark=new_mark(rig.study_id, ticket.number),
+        start=StartLimits(start_s=limits.start_s, silence_s=limits.start_silence_s, probe_s=limits.request_s),
+        stop=StopLimits(term_s=limits.stop_s),
+        gpu=GpuLimits(release_s=limits.gpu_release_s),
+        gpu_baseline=rig.gpu_baseline,
+    )

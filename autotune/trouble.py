@@ -1,0 +1,107 @@
+"""What becomes of a trial whose server did not serve: the diagnosis decides, within bounds."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from autotune.diagnosis.diagnose import Facts, diagnose
+from autotune.errors import NightStopped
+from autotune.rig import Rig
+from autotune.values import Diagnosis, Infeasible, Outcome, Refused, Value
+
+LOG_BYTES = 64 << 20
+ENVIRONMENT = frozenset({"port_in_use", "env_error", "oom_host", "nccl"})
+"""Kinds that say nothing about the parameters: when they stay, the night stops."""
+
+
+class Trouble(Value, frozen=True, kw_only=True):
+    """What was seen of a server that died, hung, or failed its requests. ``silent_s``: without a sign of work."""
+
+    phase: Literal["startup", "load"]
+    reason: str
+    exit_code: int | None = None
+    alive: bool = False
+    silent_s: float = 0.0
+    timed_out: str = ""
+
+
+class Retry(Value, frozen=True, kw_only=True):
+    """Try the same trial again; when ``attempts`` are used up, ``give_up`` says what it was."""
+
+    reason: str
+    kind: str
+    diagnosis: Diagnosis | None = None
+    refused: Refused | None = None
+    attempts: int = 3
+    pause_s: float = 5.0
+
+    def give_up(self) -> Outcome:
+        """The outcome after the last attempt. Raises NightStopped where the cause is not the configuration."""
+        if self.refused is not None:
+            return self.refused
+        if self.diagnosis is None or self.kind in ENVIRONMENT:
+            advice = self.diagnosis.advice if self.diagnosis else ""
+            raise NightStopped(f"{self.kind} after {self.attempts} attempts: {self.reason}. {advice}".strip())
+        return Infeasible(diagnosis=self.diagnosis)
+
+
+def judge_trouble(rig: Rig, trouble: Trouble, log_path: Path) -> Outcome | Retry:
+    """Infeasible, or try again. Raises NightStopped where no other parameters would help."""
+    found = diagnose_trouble(rig, trouble, read_log(log_path))
+    if found.action == "stop":
+        shown = "; ".join(found.evidence[:2]) or trouble.reason
+        raise NightStopped(f"{found.kind}: {shown}. {found.advice} (log: {log_path})")
+    if found.action == "prune":
+        return Infeasible(diagnosis=found)
+    # A second hang of the same parameters is an answer; a second crash by chance is likelier.
+    attempts = 2 if found.kind in ("hang", "kernel_error") else 3
+    return Retry(reason=f"{found.kind}: {trouble.reason}", kind=found.kind, diagnosis=found, attempts=attempts)
+
+
+def diagnose_trouble(rig: Rig, trouble: Trouble, log: str) -> Diagnosis:
+    """The diagnosis of the log; a server that certainly failed is never called fine because its log is silent."""
+    if trouble.timed_out == "refused":
+        advice = "check engine.api_key_env and the route of the engine"
+        return Diagnosis(kind="env_error", action="stop", evidence=(trouble.reason,), advice=advice, stage="warmup")
+    facts = Facts(
+        engine=rig.study.engine.kind,
+        version=rig.version,
+        phase=trouble.phase,
+        exit_code=trouble.exit_code,
+        alive=trouble.alive,
+        silent_seconds=trouble.silent_s,
+        searched_flags=tuple(rig.space.get(name).flag_for(rig.version) for name in rig.searched),
+    )
+    found = diagnose(log, facts)
+    if found.action in ("prune", "retry", "stop"):
+        return _capped(found, trouble)
+    kind, action, advice = _unexplained(trouble)
+    return Diagnosis(kind=kind, action=action, evidence=(trouble.reason,), advice=advice, stage=found.stage)
+
+
+def _unexplained(trouble: Trouble) -> tuple[str, Literal["prune", "retry"], str]:
+    if trouble.timed_out == "cap":
+        return "hang", "prune", "raise timeouts.start_s if such a start is normal here"
+    if trouble.alive:
+        return "hang", "retry", "look at the end of the server's log"
+    return "crash_other", "retry", "the log names no cause: look at the kernel log for the OOM killer"
+
+
+def _capped(found: Diagnosis, trouble: Trouble) -> Diagnosis:
+    """Not ready within the hard cap: another hour for the same parameters would not pay."""
+    if trouble.timed_out == "cap" and found.action == "retry":
+        return msgspec.structs.replace(found, action="prune")
+    return found
+
+
+def read_log(path: Path) -> str:
+    """The text of a server's log, the last part of a very long one; empty where there is none."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - LOG_BYTES))
+        return file.read().decode(errors="replace")
+    return ""

@@ -1,0 +1,157 @@
+"""The night: the baseline, then ask, run, record, tell, until the budget or a reason ends it."""
+
+from __future__ import annotations
+
+from autotune.budget import Standing, eta_s, stuck, why_stop
+from autotune.errors import NightStopped
+from autotune.events import NightEnded, NightStarted, Note, TrialSettled, TrialStarted
+from autotune.exporting import export_best
+from autotune.night import Night
+from autotune.rig import now_text
+from autotune.standing import baseline_of, best_of, score_of, settled
+from autotune.study.record import Begun
+from autotune.study.rules import parse_duration
+from autotune.trial import Ticket, run_trial
+from autotune.values import Config, Infeasible, Interrupted, Measured, Refused, TrialResult
+
+BASELINE = Config(params={})
+
+
+def tune(night: Night) -> NightEnded:
+    """Run the night to its end. Raises NightStopped with the reason where it cannot go on; all is kept."""
+    _greet(night)
+    baseline = _baseline(night)
+    reason = _cancelled(night) if baseline is None else _search(night, baseline)
+    ended = _farewell(night, reason)
+    night.rig.say(ended)
+    return ended
+
+
+def _greet(night: Night) -> None:
+    budget = night.brief.study.budget
+    night.rig.say(
+        NightStarted(
+            study=night.brief.study.name,
+            settled=len(settled(night.records.results())),
+            trials=budget.trials,
+            budget_s=parse_duration(budget.wall_clock),
+            folder=str(night.folder.root),
+        )
+    )
+    for frozen in night.brief.frozen():
+        night.rig.say(Note(text=f"{frozen.name}: {frozen.reason}", level="warning"))
+
+
+def _baseline(night: Night) -> TrialResult | None:
+    """The measured trial of the server's defaults; None when somebody wants to end.
+
+    Raises NightStopped when the defaults cannot be measured: nothing could be compared with anything.
+    """
+    done = baseline_of(night.records.results())
+    if done is None:
+        result = _run(night, Ticket(number=night.searcher.next_number, config=BASELINE, role="baseline"))
+        if isinstance(result.outcome, Interrupted):
+            return None
+        done = baseline_of(night.records.results())
+        if done is None:
+            raise NightStopped(f"the baseline cannot be measured: {in_words(result)}")
+    assert isinstance(done.outcome, Measured)
+    region = night.fix_region(done.outcome.effective)
+    night.searcher.tell(done, region)
+    return done
+
+
+def _search(night: Night, baseline: TrialResult) -> str:
+    """Ask, run, record, tell; returns why it ended."""
+    region = night.region()
+    assert region is not None
+    budget = night.brief.study.budget
+    budget_s = parse_duration(budget.wall_clock)
+    while True:
+        results = settled(night.records.results())
+        standing = Standing.of(results)
+        if reason := _cancelled(night) or why_stop(standing, budget.trials, budget_s):
+            return reason
+        if reason := stuck(results, budget.infeasible_in_a_row):
+            raise NightStopped(reason)
+        suggestion = night.searcher.ask(region)
+        if suggestion is None:
+            return "every configuration inside the bounds is settled"
+        result = _run(night, Ticket(number=suggestion.number, config=suggestion.config))
+        _say_if_equal(night, result, results)
+
+
+def _run(night: Night, ticket: Ticket) -> TrialResult:
+    """One trial, written down before anything can fail and settled on disk before Optuna is told."""
+    night.records.begin_trial(
+        Begun(number=ticket.number, config=ticket.config, started_at=now_text(), repeat_of=ticket.repeat_of)
+    )
+    night.searcher.begin(ticket.number, ticket.config, night.region())
+    budget = night.brief.study.budget
+    eta = eta_s(Standing.of(settled(night.records.results())), budget.trials)
+    night.rig.say(TrialStarted(number=ticket.number, role=ticket.role, config=ticket.config, eta_s=eta))
+    before = best_of(night.records.results(), night.brief.study.objective)
+    result = night.records.settle(run_trial(night.rig, ticket))
+    night.searcher.tell(result, night.region())
+    if night.searcher.trouble:
+        night.rig.say(Note(text=f"storage: {night.searcher.trouble}; the records are kept", level="warning"))
+    _announce(night, result)
+    after = best_of(night.records.results(), night.brief.study.objective)
+    if after is not None and (before is None or after.number != before.number):
+        export_best(night.brief)
+    return result
+
+
+def _announce(night: Night, result: TrialResult) -> None:
+    results = night.records.results()
+    best = best_of(results, night.brief.study.objective)
+    base = baseline_of(results)
+    night.rig.say(
+        TrialSettled(
+            number=result.number,
+            config=result.config,
+            outcome=result.outcome,
+            timings=result.timings,
+            best=score_of(best),
+            baseline=score_of(base),
+        )
+    )
+
+
+def _say_if_equal(night: Night, result: TrialResult, earlier: list[TrialResult]) -> None:
+    """Configurations that come out equal in force are one: their measurements are repeats of each other."""
+    if not isinstance(result.outcome, Measured) or not (key := result.outcome.effective.key()):
+        return
+    same = [r.number for r in earlier if isinstance(r.outcome, Measured) and r.outcome.effective.key() == key]
+    if same:
+        text = f"trial {result.number} is in force the same server as trial {same[0]}: a repeat of it"
+        night.rig.say(Note(text=text))
+
+
+def _cancelled(night: Night) -> str:
+    return night.rig.waiting.cancel.reason() or ""
+
+
+def in_words(result: TrialResult) -> str:
+    """Why a trial has no score, for a person."""
+    match result.outcome:
+        case Infeasible(diagnosis=found):
+            return f"{found.kind}: {'; '.join(found.evidence[:2])}. {found.advice}"
+        case Refused(findings=findings):
+            return "; ".join(f.message for f in findings)
+        case Interrupted(reason=reason):
+            return reason
+        case Measured():
+            return "it has a score"
+
+
+def _farewell(night: Night, reason: str) -> NightEnded:
+    results = night.records.results()
+    best = best_of(results, night.brief.study.objective)
+    script = export_best(night.brief) if best else None
+    return NightEnded(
+        reason=reason,
+        settled=len(settled(results)),
+        best_number=best.number if best else None,
+        script=str(script) if script else None,
+    )
