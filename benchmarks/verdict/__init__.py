@@ -1,0 +1,1 @@
+"""Are the verdicts true? Simulated studies in virtual time: ``python -m benchmarks.verdict``."""
