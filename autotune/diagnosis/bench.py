@@ -134,7 +134,7 @@ def _reruns(tally: Tally) -> Complaint | None:
     for setting, value, line in tally.throughputs:
         low, low_line = first.setdefault(setting, (value, line))
         if max(low, value) > RERUN_RATIO * min(low, value):
-            advice = "Repeats on one server disagree: the first was cold (JIT) or the later ones were cached; warm up, then use fresh prompts."
+            advice = "Repeats on one server disagree (cold at first, or cached later): warm up, use fresh prompts."
             return Complaint((low_line, line), advice)
     return None
 

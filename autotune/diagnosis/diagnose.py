@@ -43,13 +43,6 @@ _ARGUMENT_ERRORS = frozenset(
     {"ValueError", "AssertionError", "TypeError", "NotImplementedError", "KeyError", "AttributeError"}
 )
 _SURROUNDINGS = frozenset({"OSError", "FileNotFoundError", "PermissionError", "ImportError", "ModuleNotFoundError"})
-_SEARCHABLE = frozenset(
-    "chunked_prefill_size max_running_requests max_total_tokens max_prefill_tokens mem_fraction_static page_size "
-    "cuda_graph_max_bs cuda_graph_max_bs_decode cuda_graph_bs schedule_policy schedule_conservativeness stream_interval "
-    "num_continuous_decode_steps max_num_seqs max_num_batched_tokens gpu_memory_utilization block_size "
-    "max_cudagraph_capture_size moe_runner_backend attention_backend max_num_active_seqs enable_mixed_chunk "
-    "kv_cache_dtype scheduling_policy long_prefill_token_threshold parallel batch_size ubatch_size".split()
-)
 _NAME = re.compile(r"--?([a-z][\w-]{2,60})|\b([a-z]+(?:_[a-z\d]+)+)\b")
 _GIB = r"([\d.]+) (GiB|MiB)"
 _TAKEN = re.compile(rf"total capacity of {_GIB} of which {_GIB} is free")
@@ -216,7 +209,7 @@ def _oom(case: _Case, hit: Hit) -> tuple[str, str, str]:
         return "oom_runtime", "", ""
     if stage in ("kv_pool", "graph_capture"):
         return ("oom_kv" if stage == "kv_pool" else "oom_graph"), "", ""
-    if hit.stage == "launch" and not hit.frame or _foreign(hit.line.message):
+    if (hit.stage == "launch" and not hit.frame) or _foreign(hit.line.message):
         return "oom_weights", "retry", "Another process holds GPU memory: wait until it is gone, then try again."
     return "oom_weights", "prune" if hit.pool_seen else "", ""
 
@@ -231,7 +224,7 @@ def _refusal(case: _Case, text: str, knobs: tuple[str, ...], default: str) -> st
     searched = {flag.lstrip("-").replace("-", "_") for flag in case.facts.searched_flags}
     if searched:
         return "prune" if named & searched else ("stop" if named else default)
-    return default or ("prune" if named & _SEARCHABLE else "stop")
+    return default or ("prune" if named & set(case.table.searchable) else "stop")
 
 
 def _explain(case: _Case, hit: Hit) -> Diagnosis:
@@ -291,7 +284,7 @@ def _stalled(case: _Case) -> Diagnosis | None:
     lines = [seen.stall_line] if seen.stall_line else list(seen.tail)[-2:]
     limit = LOAD_SILENCE_S
     if facts.phase == "startup" and seen.ready < 0:
-        limit = SLOW_SILENCE_S if 0 <= seen.slow and seen.messages - seen.slow < 5 else START_SILENCE_S
+        limit = SLOW_SILENCE_S if seen.slow >= 0 and seen.messages - seen.slow < 5 else START_SILENCE_S
     elif facts.phase == "ready":
         limit = START_SILENCE_S
     if facts.silent_seconds >= limit or (seen.stalled >= 3 and facts.phase in ("load", "bench")):
@@ -358,7 +351,7 @@ def diagnose(log: str | bytes | Iterable[str] | Iterable[bytes], facts: Facts) -
     """The class of what happened, the action to take, the lines that prove it, and what to change. Never raises on
     any content of the log; reads it once, in constant memory."""
     table = compiled(facts.engine, facts.version)
-    case = _Case(scan(read_lines(log), table), facts, table)
+    case = _Case(scan(read_lines(log), table, facts.phase == "bench"), facts, table)
     for judge in (_failed, _kernel_killed, _stalled, _dead, _measured, _noted):
         found = judge(case)
         if found is not None:

@@ -82,6 +82,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     frame: tuple[Frame, ...]
     advice: tuple[Advice, ...]
     action: dict[str, str]
+    searchable: tuple[str, ...]
 
 
 class Compiled(msgspec.Struct, frozen=True):
@@ -92,6 +93,7 @@ class Compiled(msgspec.Struct, frozen=True):
     frames: tuple[tuple[Frame, re.Pattern[str]], ...]
     advice: tuple[Advice, ...]
     action: dict[str, str]
+    searchable: tuple[str, ...]
 
 
 _NAMES = r"(?:[\w.]{0,80}(?:Error|Exception|Failure|Exit|Timeout): )"
@@ -141,4 +143,5 @@ def compiled(engine: str, version: str) -> Compiled:
         frames=tuple((f, re.compile(f.pattern)) for f in whole.frame),
         advice=tuple(a for a in whole.advice if a.holds(engine, version)),
         action=whole.action,
+        searchable=whole.searchable,
     )

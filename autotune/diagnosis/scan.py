@@ -22,9 +22,7 @@ _FRAME = re.compile(r'^\s*File "([^"]{1,500})", line \d+(?:, in (\S+))?')
 _EXCEPTION = re.compile(
     r"^((?:\w+\.)*\w*(?:Error|Exception|Failure|Timeout|Exit|Fault|Interrupt|Warning|Errors))(?::|$)"
 )
-_FATAL = re.compile(
-    r"Scheduler hit an exception|fatal error|failed to start|hit an exception|Initialization failed|Engine process failed"
-)
+_FATAL = re.compile(r"hit an exception|fatal error|failed to start|Initialization failed|Engine process failed")
 _HARMLESS = re.compile(
     r"ASGI application|Task exception was never retrieved|Exception ignored in|Exception in callback|--- Logging error"
 )
@@ -32,6 +30,14 @@ _POST = re.compile(r'"?POST (/\S*)(?: HTTP/[\d.]+)?"? (\d{3})\b')
 _WARNING = re.compile(r":\d+: \w*Warning: ")
 _STALL = re.compile(r"generation throughput: 0\.0 tokens/s, Running: (\d+) reqs?, Waiting: (\d+) reqs?")
 _HEADS = ("usage:", "options:", "positional arguments:", "optional arguments:", "show this help")
+
+
+_NO_DIGITS = {ord(digit): None for digit in "0123456789"}
+
+
+def _shortest(words: set[str]) -> tuple[str, ...]:
+    """The words that contain no other: if one of the longer is in a line, so is one of these."""
+    return tuple(word for word in sorted(words) if not any(other != word and other in word for other in words))
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -102,11 +108,15 @@ class Scan(msgspec.Struct):
 class Scanner:
     """Feeds messages into a ``Scan``."""
 
-    def __init__(self, table: Compiled) -> None:
+    def __init__(self, table: Compiled, measuring: bool) -> None:
         self.seen = Scan()
+        self._measuring = measuring
         self._table = table
-        self._rule_words = re.compile("|".join(sorted({re.escape(w) for r, _ in table.rules for w in r.words})))
-        self._marker_words = re.compile("|".join(sorted({re.escape(w) for m, _ in table.markers for w in m.words})))
+        self._words = _shortest(
+            {word for rule, _ in table.rules for word in rule.words}
+            | {word for marker, _ in table.markers for word in marker.words}
+        )
+        self._dull: set[str] = set()
         self._traces: dict[str, _Trace] = {}
         self._stages: dict[str, str] = {}
         self._in_help = False
@@ -120,14 +130,27 @@ class Scanner:
         if self._help(text):
             return
         low = text.lower()
+        telling = self._telling(low)
         if not line.progress and not self._batch(line, text):
             self._trace(line, text)
-            if self._rule_words.search(low):
+            if telling:
                 self._rules(line, text, low)
             self._exception(line, text)
-        if self._marker_words.search(low):
+        if telling:
             self._markers(line, text, low)
-        seen.bench.feed(line)
+        if self._measuring:
+            seen.bench.feed(line)
+
+    def _telling(self, low: str) -> bool:
+        """Whether any rule or marker may match. Most lines of a log differ only in digits: no word has any."""
+        shape = low.translate(_NO_DIGITS)
+        if shape in self._dull:
+            return False
+        if any(word in low for word in self._words):
+            return True
+        if len(self._dull) < 20_000:
+            self._dull.add(shape)
+        return False
 
     def _help(self, text: str) -> bool:
         """Whether the line belongs to argparse's help, which speaks of everything."""
@@ -163,17 +186,17 @@ class Scanner:
         if "Traceback (most recent call last)" in text or _FATAL.search(text):
             again = trace.open and not _FATAL.search(text)
             self._traces[line.rank] = _Trace(
-                open=True, fatal=bool(_FATAL.search(text)) or again and trace.fatal, harmless=trace.harmless
+                open=True, fatal=bool(_FATAL.search(text)) or (again and trace.fatal), harmless=trace.harmless
             )
         elif _HARMLESS.search(text):
             self._traces[line.rank] = _Trace(harmless=True)
-        elif trace.open and (found := _FRAME.match(text)):
+        elif trace.open and _FRAME.match(text):
             for frame, pattern in self._table.frames:
                 if pattern.search(text):
                     self._place(trace, frame.stage)
                     break
         elif not text.startswith(" ") and "another exception occurred" not in text and "direct cause" not in text:
-            trace.harmless = trace.harmless and not line.message == line.raw
+            trace.harmless = trace.harmless and line.message != line.raw
 
     @staticmethod
     def _place(trace: _Trace, stage: str) -> None:
@@ -261,9 +284,9 @@ class Scanner:
         seen.stage = stage
 
 
-def scan(lines: Iterable[Line], table: Compiled) -> Scan:
-    """Everything of a log that ``diagnose`` weighs."""
-    scanner = Scanner(table)
+def scan(lines: Iterable[Line], table: Compiled, measuring: bool = False) -> Scan:
+    """Everything of a log that ``diagnose`` weighs; ``measuring``: the figures of a benchmark, too."""
+    scanner = Scanner(table, measuring)
     for line in lines:
         scanner.feed(line)
     return scanner.seen
