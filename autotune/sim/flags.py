@@ -111,7 +111,8 @@ def parse(argv: Sequence[str]) -> tuple[dict[str, Any], SimOptions, dict[str, Pa
     """
     sim = _simulator_parser()
     known, rest = sim.parse_known_args(argv)
-    options = SimOptions(**{name.removeprefix("sim_"): value for name, value in vars(known).items()})
+    named = {name.removeprefix("sim_"): value for name, value in vars(known).items()}
+    options = SimOptions(**{**named, "faults": tuple(named["faults"])})
     engine = _engine_parser(options.version)
     args = vars(engine.parse_args(rest))
     given = {name: args[name] for name in MODELLED if args.get(name) not in (None, engine.get_default(name))}
@@ -126,17 +127,13 @@ def _simulator_parser() -> argparse.ArgumentParser:
     parser.add_argument("--sim-speed", type=float, default=defaults.speed)
     parser.add_argument("--sim-noise", type=float, default=defaults.noise)
     parser.add_argument("--sim-seed", type=int, default=None)
-    parser.add_argument("--sim-fault", dest="sim_faults", type=_names, action="extend", default=(), metavar="NAME")
+    parser.add_argument("--sim-fault", dest="sim_faults", action="append", default=[], metavar="NAME")
     parser.add_argument("--sim-fault-rate", type=float, default=0.0)
     parser.add_argument("--sim-gpu-file", default="")
     parser.add_argument("--sim-gpu-release-s", type=float, default=defaults.gpu_release_s)
     parser.add_argument("--sim-schedule", type=_schedule, default=None, metavar="TTFT_MS:ITL_MS")
     parser.add_argument("--sim-schedule-log", default="")
     return parser
-
-
-def _names(text: str) -> list[str]:
-    return [text]
 
 
 def _schedule(text: str) -> tuple[float, float]:

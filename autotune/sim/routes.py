@@ -69,7 +69,8 @@ class App:
         self._routes[path] = route
 
     def handle(self, request: Request, reply: Reply) -> None:
-        if 0 <= (self.faults.number("hang_front") or -1) <= self.engine.load_s():
+        hang_s = self.faults.number("hang_front")
+        if hang_s is not None and 0 <= hang_s <= self.engine.load_s():
             return
         route = self._routes.get(request.path)
         if route is None:
