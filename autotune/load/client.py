@@ -1,0 +1,262 @@
+"""The part of a worker that keeps requests in flight: slots on connections, driven by a schedule, noting what comes
+back.
+
+All times are ``time.monotonic`` seconds until the recorder writes them relative to the start of the load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import math
+import time
+from array import array
+
+import msgspec
+import numpy as np
+
+from autotune.load.arrival import Schedule, schedule_for
+from autotune.load.http import Connection, Target, connect, parse_target, request_bytes, request_head
+from autotune.load.records import CANCELLED, FAILED, OK, REQUESTS, Meta, RawRun
+from autotune.load.spec import Done, WorkerSpec
+from autotune.load.stream import Reply, new_reply
+from autotune.load.workload import encode_body, plan_request, route_path
+
+CONNECTING_AT_ONCE = 64
+BACKOFF_S = 0.05
+BACKOFF_MAX_S = 1.0
+PREPARED = 512
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """A request ready to be written."""
+
+    index: int
+    wire: bytes
+    asked_in: int
+    asked_out: int
+
+
+class Supply:
+    """Prepares this worker's requests ahead of time, so that a wave of replies does not wait for random numbers."""
+
+    def __init__(self, spec: WorkerSpec, target: Target) -> None:
+        self._spec = spec
+        self._head = request_head(target, route_path(spec.load.workload), spec.load.api_key)
+        self._ready: collections.deque[Prepared] = collections.deque()
+        self._next = spec.worker
+
+    def take(self) -> Prepared | None:
+        """The next request; None when ``LoadSpec.requests`` are used up."""
+        return self._ready.popleft() if self._ready else self._prepare()
+
+    def refill(self, upto: int, at_most: int) -> None:
+        for _ in range(min(at_most, upto - len(self._ready))):
+            item = self._prepare()
+            if item is None:
+                return
+            self._ready.append(item)
+
+    def _prepare(self) -> Prepared | None:
+        load = self._spec.load
+        if load.requests and self._next >= load.requests:
+            return None
+        request = plan_request(load.workload, load.seed, self._next)
+        self._next += self._spec.workers
+        wire = request_bytes(self._head, encode_body(request, load.workload, load.model))
+        return Prepared(request.index, wire, len(request.input_ids), request.output_tokens)
+
+
+class Recorder:
+    """Finished requests, column by column, and their chunks."""
+
+    def __init__(self, worker: int) -> None:
+        self.started = 0.0
+        self.fresh: list[Done] = []
+        self.completed = 0
+        self.failed = 0
+        self.last_error = ""
+        self._worker = worker
+        self._rows: list[tuple[object, ...]] = []
+        self._reasons: dict[str, int] = {"": 0}
+        self._times = array("d")
+        self._totals = array("q")
+
+    def add(self, slot: Slot, state: int, reason: str, end: float) -> None:
+        reply, item = slot.reply, slot.item
+        first = reply.times[0] if reply.times else math.nan
+        tokens = (reply.tokens or 0) if state == OK else reply.received
+        code = self._reasons.setdefault(reason, len(self._reasons))
+        times = (slot.due - self.started, slot.sent - self.started, first - self.started, end - self.started)
+        counts = (item.asked_in, item.asked_out, reply.prompt_tokens, tokens, reply.cached_tokens, len(reply.times))
+        self._rows.append((item.index, self._worker, state, reply.status, code, *times, *counts))
+        self._times.extend(reply.times)
+        self._totals.extend(reply.totals)
+        if state == CANCELLED:
+            return
+        self.completed += state == OK
+        self.failed += state == FAILED
+        self.last_error = reason or self.last_error
+        self.fresh.append(
+            Done(times[1], times[2] if reply.times else -1.0, times[3], reply.prompt_tokens, tokens, state == OK)
+        )
+
+    def raw(self, stream: bool) -> RawRun:
+        return RawRun(
+            requests=np.array(self._rows, dtype=REQUESTS),
+            chunk_times=np.array(self._times, dtype=np.float64) - self.started,
+            chunk_totals=np.array(self._totals, dtype=np.int64),
+            meta=Meta(stream=stream, reasons=tuple(self._reasons)),
+        )
+
+
+class Slot:
+    """One place for a request in flight, with a connection of its own. The sink of its connection's replies."""
+
+    item: Prepared
+    reply: Reply
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.connection: Connection | None = None
+        self.due = self.sent = 0.0
+        self.failures = 0
+        self.task: asyncio.Task[None] | None = None
+
+    def start(self, item: Prepared, due: float) -> None:
+        self.item, self.due = item, due
+        self.sent = time.monotonic()
+        self.reply = new_reply(self.client.workload.route, item.asked_out, self.client.workload.stream)
+        if self.connection is not None and self.connection.ready:
+            self.connection.send(item.wire, self)
+        else:
+            self.task = asyncio.get_running_loop().create_task(self._connect_and_send())
+
+    def cancel(self, now: float) -> None:
+        self.drop()
+        self.client.settle(self, CANCELLED, "", now)
+
+    def drop(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
+    # Sink
+    def head(self, status: int) -> None:
+        self.reply.status = status
+
+    def body(self, data: bytes, now: float) -> None:
+        reply = self.reply
+        before = reply.received
+        client = self.client
+        client.events += reply.feed(data, now)
+        gained = reply.received - before
+        if gained > 0:
+            client.tokens += gained
+            client.last_token = now
+
+    def complete(self, now: float) -> None:
+        before = self.reply.received
+        reason = self.reply.finish(now)
+        gained = self.reply.received - before
+        if gained:
+            self.client.tokens += gained
+            self.client.last_token = now
+        self.failures = self.failures + 1 if reason else 0
+        self.client.settle(self, FAILED if reason else OK, reason, now)
+
+    def broken(self, reason: str, now: float) -> None:
+        self.failures += 1
+        self.connection = None
+        self.client.settle(self, FAILED, reason, now)
+
+    async def _connect_and_send(self) -> None:
+        if self.failures:
+            await asyncio.sleep(min(BACKOFF_MAX_S, BACKOFF_S * 2.0 ** min(self.failures, 10)))
+        try:
+            async with self.client.connecting:
+                self.connection = await connect(self.client.target)
+        except OSError as error:
+            self.broken(f"cannot connect: {error.strerror or error}", time.monotonic())
+            return
+        self.sent = time.monotonic()
+        self.connection.send(self.item.wire, self)
+
+
+class Client:
+    """Keeps a worker's share of the load in flight until ``stop``."""
+
+    def __init__(self, spec: WorkerSpec) -> None:
+        self.spec = spec
+        self.workload = spec.load.workload
+        self.target = parse_target(spec.load.base_url)
+        self.recorder = Recorder(spec.worker)
+        self.supply = Supply(spec, self.target)
+        self.schedule: Schedule = schedule_for(self.workload, spec.workers, spec.worker, spec.load.seed)
+        self.connecting = asyncio.Semaphore(CONNECTING_AT_ONCE)
+        self.busy: dict[Slot, None] = {}
+        self.idle: list[Slot] = []
+        self.tokens = self.events = 0
+        self.last_token = self.late_max = 0.0
+        self.exhausted = False
+        self._running = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def finished(self) -> bool:
+        """All requests of a load of fixed size have been answered."""
+        return self.exhausted and not self.busy
+
+    def begin(self, started: float) -> None:
+        self.recorder.started = started
+        self._running = True
+        self._pump()
+
+    def stop(self) -> RawRun:
+        """Cut off what is in flight and give the records."""
+        self._running = False
+        now = time.monotonic()
+        if self._timer is not None:
+            self._timer.cancel()
+        for slot in list(self.busy):
+            slot.cancel(now)
+        for slot in self.idle:
+            slot.drop()
+        return self.recorder.raw(self.workload.stream)
+
+    def expire(self, now: float) -> None:
+        """Fail the requests that are older than the limit."""
+        while self.busy:
+            slot = next(iter(self.busy))
+            if now - slot.sent <= self.spec.load.request_timeout_s:
+                return
+            slot.drop()
+            slot.broken(f"no reply within {self.spec.load.request_timeout_s:g} s", now)
+
+    def settle(self, slot: Slot, state: int, reason: str, end: float) -> None:
+        """A request is over: note it and send what is due next."""
+        self.busy.pop(slot)
+        self.recorder.add(slot, state, reason, end)
+        self.idle.append(slot)
+        if self._running:
+            self._pump()
+
+    def _pump(self) -> None:
+        now = time.monotonic()
+        elapsed = now - self.recorder.started
+        for due in self.schedule.take(elapsed, len(self.busy)):
+            item = self.supply.take()
+            if item is None:
+                self.exhausted = True
+                return
+            slot = self.idle.pop() if self.idle else Slot(self)
+            self.busy[slot] = None
+            self.late_max = max(self.late_max, elapsed - due)
+            slot.start(item, self.recorder.started + due)
+        wait = self.schedule.wait_s(elapsed)
+        if math.isfinite(wait):
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = asyncio.get_running_loop().call_later(wait, self._pump)

@@ -1,0 +1,206 @@
+"""Runs a load: starts worker processes, watches their heartbeats, decides when it ends, and gathers the records."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from autotune.errors import NightStopped
+from autotune.load import records
+from autotune.load.monitor import Monitor
+from autotune.load.records import Meta, RawRun
+from autotune.load.spec import Heartbeat, LoadSpec, Progress, WorkerSpec
+from autotune.study.file import Workload
+
+STREAMS_PER_WORKER = 512
+START_S = 60.0
+GATHER_S = 60.0
+POLL_S = 0.25
+
+Message = tuple[int, Heartbeat | str | None]
+
+
+def worker_count(workload: Workload, cores: int) -> int:
+    """Enough processes for the streams in flight, never more than cores; ``workload.workers`` above 0 decides."""
+    if workload.workers > 0:
+        return workload.workers
+    places = workload.concurrency or 1
+    wanted = -(-places // STREAMS_PER_WORKER) if workload.stream else -(-places // (4 * STREAMS_PER_WORKER))
+    return max(1, min(wanted, cores, places))
+
+
+def run_load(
+    spec: LoadSpec,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+    should_stop: Callable[[], str | None] = lambda: None,
+) -> RawRun:
+    """Drive the load to its end and save its records as ``raw-<level>.npz`` in ``spec.folder``.
+
+    ``should_stop`` is asked every quarter of a second; its reason ends the load at once and becomes ``meta.ended``.
+    Raises NightStopped when a worker process cannot run.
+    """
+    return LoadRun(spec).run(on_progress, should_stop)
+
+
+class LoadRun:
+    """One load, from the first worker to the saved records."""
+
+    def __init__(self, spec: LoadSpec) -> None:
+        self.spec = spec
+        self.workers = worker_count(spec.workload, len(os.sched_getaffinity(0)))
+        self.monitor = Monitor(spec, self.workers)
+        self._folder = Path(spec.folder)
+        self._messages: queue.Queue[Message] = queue.Queue()
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def run(self, on_progress: Callable[[Progress], None], should_stop: Callable[[], str | None]) -> RawRun:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._start()
+            started = self._go()
+            ended = self._watch(started, on_progress, should_stop)
+            self._stop()
+            return self._gather(ended)
+        finally:
+            self._kill()
+
+    def _start(self) -> None:
+        for worker in range(self.workers):
+            process = subprocess.Popen(
+                [sys.executable, "-m", "autotune.load.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+            self._processes.append(process)
+            spec = WorkerSpec(load=self.spec, worker=worker, workers=self.workers, raw_path=str(self._part(worker)))
+            self._tell(process, msgspec.json.encode(spec))
+            assert process.stdout is not None
+            threading.Thread(target=self._read, args=(worker, process.stdout), daemon=True).start()
+
+    def _go(self) -> float:
+        """Wait until all workers are ready and give them one start time of the machine-wide monotonic clock."""
+        waiting = set(range(self.workers))
+        deadline = time.monotonic() + START_S
+        while waiting:
+            worker, message = self._next(deadline - time.monotonic())
+            if message != "ready":
+                raise self._broken(worker, "did not start")
+            waiting.discard(worker)
+        started = time.monotonic()
+        for process in self._processes:
+            self._tell(process, f"go {started!r}".encode())
+        return started
+
+    def _watch(
+        self, started: float, on_progress: Callable[[Progress], None], should_stop: Callable[[], str | None]
+    ) -> str:
+        said = 0.0
+        while True:
+            self._drain()
+            now = time.monotonic() - started
+            if now - said >= POLL_S:
+                said = now
+                on_progress(self.monitor.progress(now))
+            ended = should_stop() or self.monitor.ended(now)
+            if ended:
+                return ended
+
+    def _drain(self) -> None:
+        """Take what the workers said within the next poll interval."""
+        deadline = time.monotonic() + POLL_S
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                worker, message = self._messages.get(timeout=left)
+            except queue.Empty:
+                return
+            if isinstance(message, Heartbeat):
+                self.monitor.take(worker, message)
+            elif message is None and not self.monitor.finished(worker):
+                raise self._broken(worker, "died")
+
+    def _stop(self) -> None:
+        for process in self._processes:
+            with contextlib.suppress(OSError):
+                self._tell(process, b"stop")
+
+    def _gather(self, ended: str) -> RawRun:
+        deadline = time.monotonic() + GATHER_S
+        open_ends = set(range(self.workers))
+        while open_ends:
+            worker, message = self._next(deadline - time.monotonic())
+            if isinstance(message, Heartbeat):
+                self.monitor.take(worker, message)
+            elif message is None:
+                open_ends.discard(worker)
+        parts = [self._load_part(worker) for worker in range(self.workers)]
+        workload = self.spec.workload
+        meta = Meta(
+            level=self.spec.level,
+            stream=workload.stream,
+            concurrency=workload.concurrency,
+            ended=ended,
+            duration_s=self.monitor.now,
+            client=self.monitor.health(),
+        )
+        raw = records.merge(parts, meta)
+        records.save(raw, raw_path(self._folder, self.spec.level))
+        for worker in range(self.workers):
+            self._part(worker).unlink(missing_ok=True)
+        return raw
+
+    def _load_part(self, worker: int) -> RawRun:
+        if not self._part(worker).exists():
+            raise self._broken(worker, "left no records")
+        return records.load(self._part(worker))
+
+    def _kill(self) -> None:
+        for process in self._processes:
+            for pipe in (process.stdin, process.stdout):
+                if pipe is process.stdin and pipe is not None:
+                    with contextlib.suppress(OSError):
+                        pipe.close()
+            try:
+                process.wait(timeout=2.0)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _next(self, timeout_s: float) -> Message:
+        try:
+            return self._messages.get(timeout=max(0.0, timeout_s))
+        except queue.Empty:
+            raise NightStopped(
+                "the load generator's workers do not answer: is this machine out of memory or overloaded?"
+            ) from None
+
+    def _read(self, worker: int, pipe: IO[bytes]) -> None:
+        with pipe:
+            for line in pipe:
+                self._messages.put((worker, msgspec.json.decode(line, type=Heartbeat | str)))
+        self._messages.put((worker, None))
+
+    def _tell(self, process: subprocess.Popen[bytes], line: bytes) -> None:
+        assert process.stdin is not None
+        process.stdin.write(line + b"\n")
+        process.stdin.flush()
+
+    def _part(self, worker: int) -> Path:
+        return self._folder / f"raw-{self.spec.level}-worker{worker}.part.npz"
+
+    def _broken(self, worker: int, what: str) -> NightStopped:
+        code = self._processes[worker].poll()
+        return NightStopped(
+            f"load worker {worker} {what} (exit code {code}): see its message above; try workload.workers = 1"
+        )
+
+
+def raw_path(folder: Path, level: str) -> Path:
+    return folder / f"raw-{level}.npz"

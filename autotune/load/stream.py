@@ -1,0 +1,260 @@
+"""Reading and judging replies: server-sent events, token counts from the server's usage, and what makes a failure.
+
+Nothing here does I/O: bytes and a time go in.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+REASON_CHARS = 200
+
+
+class EventReader:
+    """Cuts a body into the payloads of its server-sent events (WHATWG HTML, 9.2.6), wherever the packets were cut.
+
+    Understands LF, CRLF and CR line ends, comments, other fields and data over several lines.
+    """
+
+    def __init__(self) -> None:
+        self.rest = b""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The payloads that this piece completes."""
+        if self.rest:
+            data = self.rest + data
+        if b"\r" in data:
+            data = _unix_lines(data)
+        blocks = data.split(b"\n\n")
+        self.rest = blocks.pop()
+        return [_payload(block) for block in blocks if block]
+
+
+def _unix_lines(data: bytes) -> bytes:
+    """LF line ends only; a CR at the very end waits for the LF that may follow it."""
+    held = b"\r" if data.endswith(b"\r") else b""
+    body = data[:-1] if held else data
+    return body.replace(b"\r\n", b"\n").replace(b"\r", b"\n") + held
+
+
+def _payload(block: bytes) -> bytes:
+    if block.startswith(b"data: ") and b"\n" not in block:
+        return block[6:]
+    lines = [line[5:].removeprefix(b" ") for line in block.split(b"\n") if line.startswith(b"data:")]
+    return b"\n".join(lines)
+
+
+class _Finish(msgspec.Struct):
+    type: str = ""
+    message: str | None = None
+
+
+class _Meta(msgspec.Struct):
+    prompt_tokens: int = 0
+    completion_tokens: int | None = None
+    cached_tokens: int = 0
+    finish_reason: _Finish | str | None = None
+
+
+class _Generate(msgspec.Struct):
+    meta_info: _Meta | None = None
+    error: Any = None
+
+
+class _Cached(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int = 0
+    completion_tokens: int | None = None
+    prompt_tokens_details: _Cached | None = None
+
+
+class _Choice(msgspec.Struct):
+    finish_reason: str | None = None
+    text: str = ""
+
+
+class _Completion(msgspec.Struct):
+    choices: list[_Choice] = []
+    usage: _Usage | None = None
+    error: Any = None
+    object: str = ""
+    message: str = ""
+
+
+_decode_generate = msgspec.json.Decoder(_Generate).decode
+_decode_completion = msgspec.json.Decoder(_Completion).decode
+
+
+class Reply:
+    """One reply as it comes in. ``times`` and ``totals`` are its token-carrying chunks: when, and how many tokens by
+    then.
+
+    ``finish`` gives the reason why it counts as failed, or an empty text.
+    """
+
+    __slots__ = (
+        "_body",
+        "_reader",
+        "_stream",
+        "asked",
+        "cached_tokens",
+        "done",
+        "error",
+        "prompt_tokens",
+        "status",
+        "times",
+        "tokens",
+        "totals",
+    )
+
+    def __init__(self, asked: int, stream: bool) -> None:
+        self.asked = asked
+        self.status = 0
+        self.tokens: int | None = None
+        self.prompt_tokens = 0
+        self.cached_tokens = 0
+        self.error = ""
+        self.done = False
+        self.times: list[float] = []
+        self.totals: list[int] = []
+        self._stream = stream
+        self._body: list[bytes] = []
+        self._reader = EventReader()
+
+    def feed(self, data: bytes, now: float) -> int:
+        """Take a piece of the body; the number of events that it completed."""
+        if self.status != 200 or not self._stream:
+            self._body.append(data)
+            return 0
+        events = self._reader.feed(data)
+        for event in events:
+            if event and event != b"[DONE]":
+                self._take(event, now)
+        return len(events)
+
+    def finish(self, now: float) -> str:
+        """The body is complete. Why the reply counts as failed, or ``""``."""
+        if self.status != 200:
+            return f"status {self.status}: {_short(b''.join(self._body))}"
+        if not self._stream:
+            self._take(b"".join(self._body), now)
+        self._settle()
+        return self.error or self._verdict()
+
+    @property
+    def received(self) -> int:
+        """Tokens known to have arrived so far."""
+        return self.totals[-1] if self.totals else 0
+
+    def _verdict(self) -> str:
+        if not self.tokens:
+            rest = _short(self._reader.rest)
+            return ("no usage in the reply" if self.tokens is None and self.times else "no tokens") + (
+                f": {rest}" if rest else ""
+            )
+        if self.tokens != self.asked:
+            return f"{self.tokens} output tokens, asked {self.asked}"
+        return ""
+
+    def _take(self, event: bytes, now: float) -> None:
+        raise NotImplementedError
+
+    def _settle(self) -> None:
+        """Set the chunks' token totals right where only the whole reply tells them."""
+
+
+class GenerateReply(Reply):
+    """SGLang's /generate: every chunk carries the whole text so far and ``completion_tokens`` so far."""
+
+    __slots__ = ()
+
+    def _take(self, event: bytes, now: float) -> None:
+        try:
+            chunk = _decode_generate(event)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            self.error = self.error or f"unreadable chunk ({error}): {_short(event)}"
+            return
+        meta = chunk.meta_info
+        if meta is None or chunk.error is not None:
+            self.error = self.error or f"error chunk: {_short(event)}"
+            return
+        if meta.finish_reason is not None:
+            self.prompt_tokens = meta.prompt_tokens
+            self.cached_tokens = meta.cached_tokens
+            self.done = True
+            if _kind(meta.finish_reason) == "abort":
+                self.error = self.error or f"aborted: {_short(event)}"
+        tokens = meta.completion_tokens
+        if tokens is not None and tokens > (self.tokens or 0):
+            self.tokens = tokens
+            self.times.append(now)
+            self.totals.append(tokens)
+
+
+class CompletionsReply(Reply):
+    """OpenAI's /v1/completions: token counts come in ``usage``, usually in the last chunk only.
+
+    Until usage is seen a chunk with text counts as one token; the total is then spread evenly over the chunks.
+    """
+
+    __slots__ = ("_counted",)
+
+    def __init__(self, asked: int, stream: bool) -> None:
+        super().__init__(asked, stream)
+        self._counted = False
+
+    def _take(self, event: bytes, now: float) -> None:
+        try:
+            chunk = _decode_completion(event)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            self.error = self.error or f"unreadable chunk ({error}): {_short(event)}"
+            return
+        if chunk.error is not None or chunk.object == "error":
+            self.error = self.error or f"error chunk: {_short(event)}"
+            return
+        usage = chunk.usage
+        if usage is not None:
+            self._take_usage(usage)
+        if chunk.choices:
+            self._take_choice(chunk.choices[0], usage, now)
+
+    def _take_usage(self, usage: _Usage) -> None:
+        self.tokens = usage.completion_tokens
+        self.prompt_tokens = usage.prompt_tokens
+        details = usage.prompt_tokens_details
+        self.cached_tokens = (details.cached_tokens or 0) if details else 0
+
+    def _take_choice(self, choice: _Choice, usage: _Usage | None, now: float) -> None:
+        if choice.finish_reason == "abort":
+            self.error = self.error or "aborted"
+        total = usage.completion_tokens if usage is not None else None
+        if total is not None and total > self.received:
+            self._counted = True
+            self.times.append(now)
+            self.totals.append(total)
+        elif total is None and (choice.text or choice.finish_reason is None):
+            self.times.append(now)
+            self.totals.append(self.received + 1)
+        self.done = self.done or choice.finish_reason is not None
+
+    def _settle(self) -> None:
+        count = len(self.times)
+        if self.tokens and count and not self._counted:
+            self.totals = [round(self.tokens * (i + 1) / count) for i in range(count)]
+
+
+def new_reply(route: str, asked: int, stream: bool) -> Reply:
+    return GenerateReply(asked, stream) if route == "generate" else CompletionsReply(asked, stream)
+
+
+def _kind(finish: _Finish | str) -> str:
+    return finish if isinstance(finish, str) else finish.type
+
+
+def _short(data: bytes) -> str:
+    return " ".join(data[:REASON_CHARS].decode(errors="replace").split())

@@ -1,0 +1,118 @@
+"""Throughput over time, and what it says: when the warm-up is over, and when the load may end. Pure functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from autotune.load.stats import batch_length, batched, lag1
+from autotune.study.file import Workload
+from autotune.values import Estimate
+
+Floats = NDArray[np.float64]
+
+BIN_S = 0.1
+TREND_TOLERANCE = 0.02
+TREND_P = 0.02
+STEP_S = 0.5
+
+
+def steps(times: Floats, gains: Floats) -> tuple[Floats, Floats]:
+    """Cumulative count of things that happen at moments: (times, totals), ordered by time."""
+    order = np.argsort(times, kind="stable")
+    return times[order], np.cumsum(gains[order])
+
+
+def step_counts(times: Floats, gains: Floats, edges: Floats) -> Floats:
+    """What fell between each pair of edges."""
+    when, totals = steps(times, gains)
+    at = np.searchsorted(when, edges, side="left")
+    return np.diff(np.concatenate([[0.0], totals])[at])
+
+
+def span_counts(starts: Floats, ends: Floats, gains: Floats, edges: Floats) -> Floats:
+    """What fell between each pair of edges when every gain is spread evenly from its start to its end."""
+    if not len(starts):
+        return np.zeros(len(edges) - 1)
+    rates = gains / np.maximum(ends - starts, 1e-9)
+    moments, changes = np.concatenate([starts, ends]), np.concatenate([rates, -rates])
+    order = np.argsort(moments, kind="stable")
+    moments, slope = moments[order], np.cumsum(changes[order])
+    area = np.concatenate([[0.0], np.cumsum(slope[:-1] * np.diff(moments))])
+    return np.diff(np.interp(edges, moments, area))
+
+
+def edges_between(start: float, end: float, bin_s: float = BIN_S) -> Floats:
+    """Edges of whole bins, aligned to the end."""
+    count = max(0, math.floor((end - start) / bin_s + 1e-9))
+    return np.asarray(end - bin_s * np.arange(count, -1, -1), dtype=np.float64)
+
+
+def interpolated(ticks: Sequence[tuple[Floats, Floats]], edges: Floats) -> Floats:
+    """Sum over workers of their sampled counters, taken between the edges."""
+    total = np.zeros(len(edges))
+    for times, counts in ticks:
+        if len(times):
+            total += np.interp(edges, times, counts)
+    return np.diff(total)
+
+
+def generation_end(ends: Floats, in_flight: int) -> float:
+    """When ``in_flight`` requests have ended: every place of a closed loop has been used once. Infinity: not yet."""
+    if in_flight <= 0 or len(ends) < in_flight:
+        return math.inf
+    return float(np.partition(ends, in_flight - 1)[in_flight - 1])
+
+
+def trending(rates: Floats, period: float = 0.0) -> bool:
+    """The two halves of the series differ by more than chance and by more than 2 %. ``period`` in bins, 0: none."""
+    length = batch_length(rates, period)
+    means = batched(rates, length)
+    half = len(means) // 2
+    if half < 2:
+        return _halves_differ(rates)
+    early, late = means[:half], means[-half:]
+    middle = float(means.mean())
+    if middle <= 0 or abs(late.mean() - early.mean()) <= TREND_TOLERANCE * middle:
+        return False
+    r = max(0.0, lag1(np.concatenate([early - early.mean(), late - late.mean()])))
+    pooled = math.sqrt((early.var(ddof=1) + late.var(ddof=1)) / half * (1 + r) / (1 - r))
+    if pooled <= 0:
+        return True
+    t = abs(float(late.mean() - early.mean())) / pooled
+    return bool(2 * stats.t.sf(t, 2 * half - 2) < TREND_P)
+
+
+def _halves_differ(rates: Floats) -> bool:
+    """Too short for a test: a jump of a quarter counts as a trend."""
+    half = len(rates) // 2
+    if half < 1:
+        return False
+    early, late = float(rates[:half].mean()), float(rates[-half:].mean())
+    return abs(late - early) > 0.25 * max(early, late)
+
+
+def window_start(rates: Floats, start: float, latest: float, period: float = 0.0) -> float:
+    """Where the steady window begins: the first moment from which throughput no longer trends, at the latest
+    ``latest``.
+
+    ``rates`` are bins of BIN_S whose first one begins at ``start`` (the end of the first generation).
+    """
+    step = round(STEP_S / BIN_S)
+    skip = 0
+    while start + skip * BIN_S < latest and len(rates) - skip > 2 * step and trending(rates[skip:], period):
+        skip += step
+    return min(start + skip * BIN_S, max(start, latest))
+
+
+def should_end(window_s: float, estimate: Estimate | None, half_width: float, workload: Workload) -> str:
+    """Why the load may end now, or an empty text: the interval is narrow enough, or the window is full."""
+    if window_s >= workload.max_s:
+        return "max_s"
+    if window_s >= workload.min_s and estimate is not None and half_width <= workload.precision:
+        return "precise"
+    return ""
