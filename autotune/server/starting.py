@@ -25,6 +25,7 @@ from autotune.server.readiness import (
 
 _LONGEST_BODY = 1 << 20
 _VITALS_S = 1.0
+_RETRY_S = 0.1
 
 
 class Vitals(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +69,7 @@ def wait_ready(
             return verdict
         if reason := waiting.cancel.reason():
             return Cancelled(reason=reason, seconds=now_s - begin_s)
-        waiting.pause()
+        waiting.pause(_RETRY_S)
 
 
 class HttpProber(threading.Thread):
@@ -94,7 +95,7 @@ class HttpProber(threading.Thread):
             while not self._over.is_set() and not self._latest.ready:
                 self._latest = self._once(client)
                 answered += bool(self._latest.status)
-                self._over.wait(min(0.25 * 2 ** min(answered, 5), 5.0))
+                self._over.wait(min(_RETRY_S * 2 ** min(answered, 6), 5.0))
 
     def end(self, wait_s: float = 0.0) -> None:
         """Ask no more; a question under way ends with the server, or with its own timeout."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
+import pynvml
 import pytest
 
 from autotune.server.cancel import CancelFlag, Waiting
@@ -65,6 +67,38 @@ def test_without_a_driver_there_is_no_gpu() -> None:
     assert find_gpu({"CUDA_VISIBLE_DEVICES": ""}).devices() == ()
     assert NoGpu().devices() == ()
     assert NoGpu().holders() == ()
+
+
+def test_nvml_is_read_device_by_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures and holders are NVML's; what a device does not tell is None, and one that fails is not listed."""
+
+    def memory(handle: int) -> SimpleNamespace:
+        if handle == 1:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+        return SimpleNamespace(total=80 * GIB, used=handle * GIB)
+
+    def temperature(handle: int, sensor: int) -> int:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    answers = {
+        "nvmlInit": lambda: None,
+        "nvmlDeviceGetCount": lambda: 3,
+        "nvmlDeviceGetHandleByIndex": lambda i: i,
+        "nvmlDeviceGetUUID": lambda handle: UUIDS[handle],
+        "nvmlDeviceGetMemoryInfo": memory,
+        "nvmlDeviceGetName": lambda handle: "H200",
+        "nvmlDeviceGetClockInfo": lambda handle, kind: 1980,
+        "nvmlDeviceGetTemperature": temperature,
+        "nvmlDeviceGetCurrentClocksThrottleReasons": lambda handle: pynvml.nvmlClocksThrottleReasonSwPowerCap,
+        "nvmlDeviceGetComputeRunningProcesses": lambda handle: [SimpleNamespace(pid=77, usedGpuMemory=None)],
+    }
+    for name, answer in answers.items():
+        monkeypatch.setattr(pynvml, name, answer)
+    gpu = find_gpu({"CUDA_VISIBLE_DEVICES": "2,1"})
+    [device] = gpu.devices()
+    assert (device.index, device.used_bytes, device.sm_clock_mhz, device.temperature_c) == (2, 2 * GIB, 1980, None)
+    assert device.throttling == ("power",)
+    assert [(holder.index, holder.pid, holder.used_bytes) for holder in gpu.holders()] == [(2, 77, None), (1, 77, None)]
 
 
 class Draining:

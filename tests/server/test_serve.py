@@ -70,7 +70,7 @@ def test_death_at_start_is_told_with_its_exit_code(tmp_path: Path) -> None:
 
 def test_an_answer_without_tokens_is_not_ready(tmp_path: Path) -> None:
     """A server that says 200 and generates nothing runs into the limit, although its access log grows."""
-    limits = StartLimits(start_s=100.0, silence_s=4.0)
+    limits = StartLimits(start_s=100.0, silence_s=2.5)
     plan = double_plan("--answer", '{"tokens": 0}')
     with running(plan, options(tmp_path, start=limits), DoubleProbe()) as server:
         assert isinstance(server.start, TimedOut)
