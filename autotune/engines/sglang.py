@@ -9,6 +9,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from autotune.engines import metrics, sglang_log
 from autotune.engines.answers import generated, get_json, get_text, json_value, real, scalar, whole
 from autotune.engines.argv import with_flags
@@ -127,12 +129,7 @@ def read_back(info: dict[str, Any], log_text: str, names: Sequence[str]) -> Effe
         gpu_memory_gb=_memory(states, log.available_gb),
     )
     values = {name: _value(name, info, states, effective, log_text) for name in names if found}
-    return _with_values(effective, {name: value for name, value in values.items() if value is not None})
-
-
-def _with_values(effective: Effective, values: dict[str, ParamValue]) -> Effective:
-    fields = {name: getattr(effective, name) for name in effective.__struct_fields__}
-    return Effective(**{**fields, "values": values})
+    return replace(effective, values={name: value for name, value in values.items() if value is not None})
 
 
 def _value(

@@ -21,6 +21,7 @@ def render_bash(bundle: ExportBundle) -> str:
         [
             "#!/usr/bin/env bash",
             comments(bundle, *notes) + "set -euo pipefail",
+            *([f"cd -- {shlex.quote(bundle.folder)}"] if bundle.folder else []),
             "",
             _function("tuned", plan),
             "",

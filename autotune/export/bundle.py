@@ -56,13 +56,17 @@ class Provenance(Value, frozen=True, kw_only=True):
 
 
 class ExportBundle(Value, frozen=True, kw_only=True):
-    """All that a renderer needs. ``gpus`` and ``image`` matter to containers only."""
+    """All that a renderer needs. ``gpus`` and ``image`` matter to containers only.
+
+    ``folder`` is where the measured server was started, for command lines with relative paths; empty: anywhere.
+    """
 
     plan: LaunchPlan
     baseline: LaunchPlan
     provenance: Provenance
     gpus: int = 0
     image: str = ""
+    folder: str = ""
 
 
 class Word(Value, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from autotune.values import LaunchPlan
 
 
 def render_args(bundle: ExportBundle) -> str:
-    """One shell-quoted line below the provenance; the line before tuning is a comment when it fits on one."""
+    """One shell-quoted line below the provenance; the line before tuning is a comment."""
     baseline = " ".join(quote(word) for word in words(bundle.baseline))
     return (
         comments(bundle, f"before tuning:   {baseline}") + " ".join(quote(word) for word in words(bundle.plan)) + "\n"

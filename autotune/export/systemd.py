@@ -29,6 +29,7 @@ def render_systemd(bundle: ExportBundle) -> str:
             "",
             "[Service]",
             "Type=exec",
+            *([f"WorkingDirectory={one_line(bundle.folder).replace('%', '%%')}"] if bundle.folder else []),
             *environment,
             f"ExecStart={_command(plan, _CONTINUED)}",
             f"# Before tuning: ExecStart={_command(bundle.baseline, ' ')}",

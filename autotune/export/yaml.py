@@ -27,7 +27,7 @@ def render_compose(bundle: ExportBundle) -> str:
 
 
 def _service(bundle: ExportBundle, plan: LaunchPlan) -> dict[str, Tree]:
-    program, *arguments = [_expanding(word, "${{{}}}") for word in words(plan)]
+    program, *arguments = [_expanding(word, "${{{}:?is not set}}") for word in words(plan)]
     environment = [f"{key}={value}".replace("$", "$$") for key, value in literal_env(plan).items()]
     service: dict[str, Tree] = {
         "image": bundle.image.replace("$", "$$") if bundle.image else f"${{AUTOTUNE_IMAGE:-{default_image(bundle)}}}",
