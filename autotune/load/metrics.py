@@ -27,14 +27,17 @@ THROUGHPUTS = (
     "goodput_req_s",
 )
 LATENCIES = ("ttft", "tpot", "itl", "e2e")
-SLO_KEYS = ("ttft_s", "tpot_s", "e2e_s")
+SLO_KINDS = ("ttft", "tpot", "e2e")
 
 
 def slo_limits(constraints: dict[str, float]) -> dict[str, float]:
-    """The per-request limits (``ttft_s``, ``tpot_s``, ``e2e_s``) among an objective's constraints: what goodput
-    counts by.
-    """
-    return {key: limit for key, limit in constraints.items() if key in SLO_KEYS}
+    """Per-request limits that goodput counts by, per kind: the tightest of an objective's TTFT, TPOT and E2E limits."""
+    limits: dict[str, float] = {}
+    for name, limit in constraints.items():
+        kind = name.split("_")[0]
+        if kind in SLO_KINDS:
+            limits[kind] = min(limit, limits.get(kind, math.inf))
+    return limits
 
 
 def whole_figures(raw: RawRun, sample: Sample, slo: dict[str, float]) -> dict[str, float]:
@@ -118,9 +121,9 @@ def _counts(sample: Sample, name: str, slo: dict[str, float], edges: Floats) -> 
 def _meets(sample: Sample, slo: dict[str, float]) -> Bools:
     """Successful requests that keep every limit."""
     meets = sample.ok.copy()
-    for key, limit in slo.items():
+    for kind, limit in slo.items():
         with np.errstate(invalid="ignore"):
-            meets &= _per_request(sample, key.removesuffix("_s")) <= limit
+            meets &= _per_request(sample, kind) <= limit
     return np.asarray(meets)
 
 

@@ -1,0 +1,252 @@
+"""Validity gates: reasons why a load is no measurement (fatal), or worth a remark. Pure functions of what was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from autotune.engines.base import Counters
+from autotune.load.records import CANCELLED, FAILED, OK, RawRun
+from autotune.load.sample import Sample, Window
+from autotune.load.timeline import trending
+from autotune.study.file import Workload
+from autotune.values import Finding, Value
+
+# Chunks that a server may have counted and not yet sent when a stream was cut off at the end of a load.
+UNSENT_TOKENS = 16
+OWN_ENDS = ("max_s", "precise")
+
+
+class GateLimits(Value, frozen=True, kw_only=True):
+    """Where the gates are. Shares are of 1; a ``note`` limit remarks, the other refuses."""
+
+    cpu_share: float = 0.9
+    lag_typical_s: float = 0.05
+    late_s: float = 0.25
+    in_flight_share: float = 0.95
+    output_lengths_share: float = 0.0
+    cached_share: float = 0.05
+    retractions_note: float = 0.05
+    retractions: float = 0.5
+    counters_share: float = 0.02
+    requests: int = 8
+    generations: float = 0.5
+    window_share: float = 0.5
+    drift_note: float = 0.05
+    drift: float = 0.15
+    host_busy_note: float = 0.2
+    host_busy: float = 0.5
+    throttled_note: float = 0.05
+    throttled: float = 0.5
+
+
+class Surroundings(Value, frozen=True, kw_only=True):
+    """What the caller saw around the load; None: not known.
+
+    ``before`` and ``after`` are the server's own counters. ``host_busy`` is the share of the host's CPU taken by others
+    (0 to 1), ``throttled`` the share of the load in which the GPU's clocks were held down, ``gpu_others`` names
+    processes of others on the GPUs.
+    """
+
+    before: Counters | None = None
+    after: Counters | None = None
+    host_busy: float | None = None
+    throttled: float | None = None
+    gpu_others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """All that a gate may look at."""
+
+    raw: RawRun
+    sample: Sample
+    window: Window | None
+    workload: Workload
+    around: Surroundings
+    limits: GateLimits
+
+
+def findings(seen: Seen) -> tuple[Finding, ...]:
+    """What the gates found, the refusing ones first."""
+    found = [finding for gate in GATES for finding in gate(seen)]
+    return tuple(sorted(found, key=lambda f: not f.fatal))
+
+
+def generator_gate(seen: Seen) -> Iterator[Finding]:
+    """The client itself was the bottleneck."""
+    client, limits = seen.raw.meta.client, seen.limits
+    cpu, lag = max(client.cpu_share, default=0.0), max(client.lag_typical_s, default=0.0)
+    remedy = "raise workload.workers or give the client more cores"
+    if cpu > limits.cpu_share:
+        yield _fatal("generator_cpu", f"a load worker used {cpu:.0%} of a core; {remedy}", cpu, limits.cpu_share)
+    if lag > limits.lag_typical_s:
+        message = f"a load worker's event loop was typically {lag * 1e3:.0f} ms late; {remedy}"
+        yield _fatal("generator_lag", message, lag, limits.lag_typical_s)
+    yield from _in_flight(seen)
+
+
+def _in_flight(seen: Seen) -> Iterator[Finding]:
+    client, limits, workload = seen.raw.meta.client, seen.limits, seen.workload
+    if workload.arrival == "open":
+        if workload.concurrency <= 0 and client.late_max_s > limits.late_s:
+            message = f"requests were sent up to {client.late_max_s:.2f} s after they were due; raise workload.workers"
+            yield _fatal("generator_late", message, client.late_max_s, limits.late_s)
+        return
+    if seen.window is None:
+        return
+    inside = [n for t, n in client.in_flight if seen.window.start <= t <= seen.window.end]
+    share = float(np.median(inside)) / workload.concurrency if inside else 1.0
+    if share < limits.in_flight_share:
+        message = f"only {share:.0%} of the {workload.concurrency} requests were in flight: the client did not keep up"
+        yield _fatal("in_flight", message, share, limits.in_flight_share)
+
+
+def failed_gate(seen: Seen) -> Iterator[Finding]:
+    """Failed requests, in-stream errors among them, above the workload's limit."""
+    state = seen.raw.requests["state"]
+    failed, answered = int((state == FAILED).sum()), int((state != CANCELLED).sum())
+    if not failed:
+        return
+    share, limit = failed / answered, seen.workload.failed_limit
+    reasons, counts = np.unique(seen.raw.requests["reason"][state == FAILED], return_counts=True)
+    main = seen.raw.meta.reasons[int(reasons[np.argmax(counts)])]
+    message = f"{failed} of {answered} requests failed ({share:.1%}), mostly: {main}"
+    yield Finding(gate="failed_requests", message=message, fatal=share > limit, seen=share, limit=limit)
+
+
+def lengths_gate(seen: Seen) -> Iterator[Finding]:
+    """Outputs of another length than asked make configurations incomparable."""
+    table = seen.raw.requests[(seen.raw.requests["state"] != CANCELLED) & (seen.raw.requests["status"] == 200)]
+    if not len(table):
+        return
+    share = float((table["output_tokens"] != table["asked_out"]).mean())
+    if share > max(seen.limits.output_lengths_share, seen.workload.failed_limit):
+        message = f"{share:.1%} of the outputs differ in length from what was asked; does the server honour ignore_eos?"
+        yield _fatal("output_lengths", message, share, seen.limits.output_lengths_share)
+
+
+def cache_gate(seen: Seen) -> Iterator[Finding]:
+    """Prompts are random and fresh: whatever the prefix cache answered is not work that was measured."""
+    good = seen.raw.requests[seen.raw.ok]
+    prompts, cached = float(good["prompt_tokens"].sum()), float(good["cached_tokens"].sum())
+    told = _gain(seen.around, lambda c: c.cached_tokens), _gain(seen.around, lambda c: c.prompt_tokens)
+    share = max(cached / prompts if prompts else 0.0, told[0] / told[1] if told[0] and told[1] else 0.0)
+    limit = seen.limits.cached_share
+    if share > limit:
+        yield _fatal("prefix_cache", f"the prefix cache answered {share:.0%} of the prompt tokens", share, limit)
+
+
+def retraction_gate(seen: Seen) -> Iterator[Finding]:
+    """Requests thrown out of a full KV pool and computed again."""
+    count = _gain(seen.around, lambda c: c.retractions)
+    completed = int(seen.raw.ok.sum())
+    if count is None or not completed:
+        return
+    share = count / completed
+    if share > seen.limits.retractions_note:
+        message = f"the server retracted {count} requests for {completed} completed: the KV pool is overcommitted"
+        fatal = share > seen.limits.retractions
+        yield Finding(gate="retractions", message=message, fatal=fatal, seen=share, limit=seen.limits.retractions)
+
+
+def counter_gate(seen: Seen) -> Iterator[Finding]:
+    """The server's own count of generated tokens against the client's.
+
+    Between the two are the requests that were cut off or failed, whose tokens a server may count at once, at the end
+    or never; so the server's count is held against the least and the most that fits.
+    """
+    served = _gain(seen.around, lambda c: c.generated_tokens if c.source == "metrics" else None)
+    table = seen.raw.requests
+    counted = int(table["output_tokens"][table["state"] == OK].sum())
+    if served is None or not counted:
+        return
+    most = counted + _open_tokens(seen.raw)
+    limit = seen.limits.counters_share
+    off = max(1 - served / counted, served / most - 1)
+    if off > limit:
+        message = f"the server counted {served} output tokens, the client {counted} to {most}: {off:.1%} apart"
+        yield _fatal("token_counters", message, off, limit)
+
+
+def _open_tokens(raw: RawRun) -> int:
+    """Tokens that a server may have made for requests that did not succeed."""
+    table = raw.requests[raw.requests["state"] != OK]
+    left = table["asked_out"] - table["output_tokens"]
+    cut = (table["state"] == CANCELLED) & raw.meta.stream
+    return int((table["output_tokens"] + np.where(cut, np.minimum(left, UNSENT_TOKENS), left)).sum())
+
+
+def window_gate(seen: Seen) -> Iterator[Finding]:
+    """Too little was seen, or it did not hold still."""
+    own_end = seen.raw.meta.ended in OWN_ENDS
+    window, limits, workload = seen.window, seen.limits, seen.workload
+    if window is None:
+        message = f"no steady window in {seen.raw.meta.duration_s:.0f} s; raise workload.warmup_max_s or workload.max_s"
+        yield Finding(gate="window", message=message, fatal=seen.raw.meta.ended != "requests")
+        return
+    least_s = limits.window_share * workload.min_s
+    if window.length_s < least_s:
+        message = f"the steady window is {window.length_s:.1f} s long; raise workload.max_s"
+        yield Finding(gate="window", message=message, fatal=own_end, seen=window.length_s, limit=least_s)
+    done = int((seen.sample.ok & (seen.sample.done >= window.start) & (seen.sample.done <= window.end)).sum())
+    least = max(limits.requests, limits.generations * (workload.concurrency if workload.arrival == "closed" else 0))
+    if done < least:
+        message = f"{done} requests completed in the steady window; raise workload.min_s and workload.max_s"
+        yield Finding(gate="requests", message=message, fatal=own_end, seen=done, limit=least)
+    yield from _drift(seen, window)
+
+
+def _drift(seen: Seen, window: Window) -> Iterator[Finding]:
+    rates = seen.sample.output(window.edges())
+    half = len(rates) // 2
+    if half < 1 or not trending(rates, window.period):
+        return
+    early, late = float(rates[:half].mean()), float(rates[-half:].mean())
+    change, limits = (late / early - 1 if early else float("inf")), seen.limits
+    if abs(change) > limits.drift_note:
+        message = f"throughput changed by {change:+.0%} from the first to the second half of the steady window"
+        yield Finding(
+            gate="drift", message=message, fatal=abs(change) > limits.drift, seen=abs(change), limit=limits.drift
+        )
+
+
+def surroundings_gate(seen: Seen) -> Iterator[Finding]:
+    """Others used the machine, or the GPU held its clocks down."""
+    around, limits = seen.around, seen.limits
+    if around.host_busy is not None and around.host_busy > limits.host_busy_note:
+        message = f"other processes used {around.host_busy:.0%} of the host's CPU"
+        fatal = around.host_busy > limits.host_busy
+        yield Finding(gate="host_load", message=message, fatal=fatal, seen=around.host_busy, limit=limits.host_busy)
+    if around.throttled is not None and around.throttled > limits.throttled_note:
+        message = f"the GPU's clocks were held down for {around.throttled:.0%} of the load (heat or power)"
+        fatal = around.throttled > limits.throttled
+        yield Finding(gate="gpu_clocks", message=message, fatal=fatal, seen=around.throttled, limit=limits.throttled)
+    if around.gpu_others:
+        yield Finding(gate="gpu_load", message=f"others on the GPU: {', '.join(around.gpu_others)}", fatal=True)
+
+
+GATES: tuple[Callable[[Seen], Iterator[Finding]], ...] = (
+    generator_gate,
+    failed_gate,
+    lengths_gate,
+    cache_gate,
+    retraction_gate,
+    counter_gate,
+    window_gate,
+    surroundings_gate,
+)
+
+
+def _gain(around: Surroundings, field: Callable[[Counters], int | None]) -> int | None:
+    """How much one of the server's counters grew over the load; None where it is not known."""
+    if around.before is None or around.after is None:
+        return None
+    before, after = field(around.before), field(around.after)
+    return None if before is None or after is None else after - before
+
+
+def _fatal(gate: str, message: str, seen: float, limit: float) -> Finding:
+    return Finding(gate=gate, message=message, fatal=True, seen=seen, limit=limit)

@@ -1,0 +1,44 @@
+"""From raw records to one Measurement."""
+
+from __future__ import annotations
+
+from autotune.load import gates
+from autotune.load.metrics import estimates, slo_limits, steady_figures, whole_figures
+from autotune.load.records import FAILED, RawRun
+from autotune.load.sample import find_window, from_raw
+from autotune.study.file import Objective, Workload
+from autotune.values import Measurement
+
+
+def reduce(
+    raw: RawRun,
+    workload: Workload,
+    objective: Objective,
+    around: gates.Surroundings | None = None,
+    limits: gates.GateLimits | None = None,
+) -> Measurement:
+    """Whole-run figures, the steady window with its uncertainty, and what the validity gates found.
+
+    ``Measurement.refused`` is not empty when the load is no measurement. Without a steady window ``steady`` is empty.
+    """
+    sample, slo = from_raw(raw), slo_limits(objective.constraints)
+    window = find_window(sample, workload)
+    seen = gates.Seen(
+        raw=raw,
+        sample=sample,
+        window=window,
+        workload=workload,
+        around=around or gates.Surroundings(),
+        limits=limits or gates.GateLimits(),
+    )
+    return Measurement(
+        whole=whole_figures(raw, sample, slo),
+        steady=steady_figures(sample, window, slo) if window else {},
+        estimates=estimates(sample, window, slo) if window else {},
+        requests_completed=int(raw.ok.sum()),
+        requests_failed=int((raw.requests["state"] == FAILED).sum()),
+        warmup_s=window.start if window else raw.meta.duration_s,
+        window_s=window.length_s if window else 0.0,
+        duration_s=raw.meta.duration_s,
+        findings=gates.findings(seen),
+    )
