@@ -227,7 +227,17 @@ def _refusal(case: _Case, text: str, knobs: tuple[str, ...], default: str) -> st
     return default or ("prune" if named & set(case.table.searchable) else "stop")
 
 
+def _sharper(case: _Case, hit: Hit) -> Hit:
+    """The exception raised from a plain out-of-memory error often names the stage: "... when warming up sampler"."""
+    for other in case.seen.of("cause"):
+        close = hit.order < other.order <= hit.order + 100 and other.line.rank == hit.line.rank
+        if close and other.rule.kind in ("oom_weights", "oom_kv", "oom_graph", "oom_runtime"):
+            return other
+    return hit
+
+
 def _explain(case: _Case, hit: Hit) -> Diagnosis:
+    hit = _sharper(case, hit) if hit.rule.kind == "oom" and not hit.frame else hit
     rule, kind, action, advice = hit.rule, hit.rule.kind, hit.rule.action, hit.rule.advice
     if kind == "oom":
         kind, action, advice = _oom(case, hit)
