@@ -12,7 +12,8 @@ from typing import Protocol
 from autotune.sim import log
 from autotune.sim.faults import FaultPlan
 from autotune.sim.memory import Resolved
-from autotune.sim.model import Batcher, SimRequest, Step
+from autotune.sim.model import Batcher
+from autotune.sim.requests import SimRequest, Step
 from autotune.sim.settings import SimSettings
 from autotune.values import Value
 

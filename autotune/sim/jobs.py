@@ -8,7 +8,7 @@ from collections.abc import Callable
 from autotune.sim import wire
 from autotune.sim.faults import FaultPlan
 from autotune.sim.http import Reply
-from autotune.sim.model import SimRequest
+from autotune.sim.requests import SimRequest
 from autotune.sim.wire import Ask, Usage
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections import deque
-from typing import Any
 
 from autotune.sim.prefix import PrefixCache
+from autotune.sim.requests import SimRequest, Step
 from autotune.sim.settings import Limits, SimSettings
 
 # SGLang reserves at most this much output per request when it admits (CLIP_MAX_NEW_TOKENS).
@@ -23,72 +23,6 @@ RATIO_INIT, RATIO_MIN_FACTOR, RATIO_DECAY_STEPS = 0.7, 0.14, 600
 RETRACT_STEPS = 20
 # How many steps are taken at once, at most, while requests wait for KV memory.
 BLOCKED_STEPS = 8
-
-
-class SimRequest:
-    """One request, or ``count`` identical ones. ``tag`` is the caller's. Times are virtual seconds."""
-
-    __slots__ = (
-        "arrived_s",
-        "blocks",
-        "cached_tokens",
-        "count",
-        "finish_index",
-        "first_token_s",
-        "output_tokens",
-        "prefilled",
-        "produced",
-        "prompt_tokens",
-        "tag",
-    )
-
-    def __init__(self, prompt_tokens: int, output_tokens: int, *, count: int = 1, tag: Any = None) -> None:
-        self.prompt_tokens = prompt_tokens
-        self.output_tokens = max(1, output_tokens)
-        self.count = count
-        self.tag = tag
-        self.produced = 0
-        self.prefilled = 0
-        self.cached_tokens = 0
-        self.finish_index = -1
-        self.arrived_s = 0.0
-        self.first_token_s = -1.0
-        self.blocks: tuple[int, ...] = ()
-
-    def split(self, count: int) -> SimRequest:
-        """Take ``count`` of the identical requests out as a request of their own."""
-        part = SimRequest(self.prompt_tokens, self.output_tokens, count=count, tag=self.tag)
-        for name in ("produced", "prefilled", "cached_tokens", "finish_index", "arrived_s", "first_token_s", "blocks"):
-            setattr(part, name, getattr(self, name))
-        self.count -= count
-        return part
-
-
-class Step:
-    """What one advance did. ``decode_steps`` 0 means a prefill; ``started`` got a token from that prefill."""
-
-    __slots__ = (
-        "cached_tokens",
-        "decode_steps",
-        "duration_s",
-        "eager",
-        "finished",
-        "prefill_tokens",
-        "retracted",
-        "running",
-        "started",
-    )
-
-    def __init__(self, duration_s: float, running: int) -> None:
-        self.duration_s = duration_s
-        self.running = running
-        self.decode_steps = 0
-        self.eager = False
-        self.prefill_tokens = 0
-        self.cached_tokens = 0
-        self.retracted = 0
-        self.started: list[SimRequest] = []
-        self.finished: list[SimRequest] = []
 
 
 def experts_touched(settings: SimSettings, batch: int) -> float:
@@ -112,6 +46,8 @@ class Batcher:
         self.used_tokens = 0
         self.retracted_total = 0
         self.prefix = PrefixCache(limits.kv_tokens) if limits.radix_cache else None
+        self._paced = settings.admission_steps > 0
+        self._just_prefilled = False
         self._remaining = 0
         self._index = 0
         self._finishing: list[tuple[int, int, SimRequest]] = []
@@ -142,10 +78,12 @@ class Batcher:
 
     def step(self, max_decode_steps: int = 1) -> Step | None:
         """Advance by one prefill batch or up to ``max_decode_steps`` decode steps; None when there is no work."""
-        if self.waiting:
+        if self.waiting and not (self._paced and self.running_count and self._just_prefilled):
             step = self._prefill()
             if step is not None:
+                self._just_prefilled = True
                 return step
+        self._just_prefilled = False
         return self._decode(max_decode_steps) if self.running_count else None
 
     def _prefill(self) -> Step | None:
@@ -153,6 +91,8 @@ class Batcher:
         budget = self._prefill_budget()
         free = self.limits.kv_tokens - self.used_tokens - int(self._ratio * self._remaining)
         slots = self.running_cap - self.running_count
+        if self._paced:
+            slots = min(slots, -(-self.running_cap // self.settings.admission_steps))
         while self.waiting and budget > 0 and slots > 0:
             request = self._admissible(budget, free, slots, alone=not (self.running_count or step.started))
             if request is None:
@@ -274,14 +214,14 @@ class Batcher:
             + s.expert_weights_s * experts_touched(s, batch)
             + s.decode_per_seq_s * padded
             + s.decode_per_context_token_s * context_tokens
-            + (s.eager_s if eager else 0.0)
+            + (s.eager_s + s.eager_per_seq_s * batch if eager else 0.0)
         )
 
     def _steps_at_once(self, max_steps: int) -> int:
         while self._finishing[0][2].finish_index != self._finishing[0][0]:
             heapq.heappop(self._finishing)
         if self.waiting and self.running_count < self.running_cap:
-            max_steps = min(max_steps, BLOCKED_STEPS)
+            max_steps = min(max_steps, 1 if self._paced else BLOCKED_STEPS)
         until_full = (self.limits.kv_tokens - self.used_tokens) // self.running_count
         return max(1, min(max_steps, self._finishing[0][0] - self._index, until_full))
 

@@ -93,8 +93,11 @@ DEMO = SimSettings(
     expert_weights_s=0.0045,
     decode_per_seq_s=0.000135,
     decode_per_context_token_s=0.0000001,
-    eager_s=0.022,
-    prefill_base_s=0.002,
+    eager_s=0.014,
+    eager_per_seq_s=0.00014,
+    # Spread out, so that loads of a few seconds see an even flow.
+    admission_steps=24,
+    prefill_base_s=0.001,
     prefill_per_token_s=0.00003,
     start_base_s=0.4,
     capture_per_size_s=0.004,

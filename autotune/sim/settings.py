@@ -11,7 +11,9 @@ class SimSettings(Value, frozen=True, kw_only=True):
     ``gpu_free_gb`` is the memory free before the weights are loaded. ``auto_running_limit`` is a model hook's
     own default of max-running-requests (SGLang has such hooks, for speculation for example); None: the engine's rule.
     A decode step costs ``step_base_s`` + ``expert_weights_s`` times the share of experts touched + per sequence +
-    per context token, plus ``eager_s`` when the batch is above the largest captured graph.
+    per context token, plus ``eager_s`` and ``eager_per_seq_s`` when the batch is above the largest captured graph.
+    ``admission_steps`` n admits at most an n-th of the running limit per decode step, which keeps equal requests from
+    marching in step; 0 admits all that fit, as SGLang does.
     ``load_*_gb`` is what must remain free after the KV pool, or the first load runs out of memory.
     """
 
@@ -41,6 +43,8 @@ class SimSettings(Value, frozen=True, kw_only=True):
     decode_per_seq_s: float
     decode_per_context_token_s: float = 0.0
     eager_s: float
+    eager_per_seq_s: float = 0.0
+    admission_steps: int = 0
     prefill_base_s: float
     prefill_per_token_s: float
     start_base_s: float = 40.0

@@ -10,8 +10,9 @@ from functools import lru_cache
 import msgspec
 
 from autotune.sim.memory import OomStage, Resolved, normalised, resolve
-from autotune.sim.model import Batcher, SimRequest, Step
+from autotune.sim.model import Batcher
 from autotune.sim.profiles import profile as named_profile
+from autotune.sim.requests import SimRequest, Step
 from autotune.sim.settings import SimSettings
 from autotune.values import ParamValue, Value
 

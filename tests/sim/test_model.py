@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from autotune.sim.memory import graph_sizes
-from autotune.sim.model import Batcher, SimRequest, experts_touched
+from autotune.sim.model import Batcher, experts_touched
 from autotune.sim.profiles import DEMO, GLM5_NVFP4
-from autotune.sim.settings import Limits
+from autotune.sim.requests import SimRequest
+from autotune.sim.settings import Limits, SimSettings
 
 
 def limits(**changes: Any) -> Limits:
@@ -102,7 +103,7 @@ def test_experts_touched_saturates() -> None:
 
 def test_live_cap_limits_admission() -> None:
     """Lowering the cap of a running batcher keeps further requests waiting until it falls below."""
-    batcher = Batcher(DEMO, limits(running=16))
+    batcher = Batcher(GLM5_NVFP4, limits(running=16))
     batcher.running_cap = 4
     for _ in range(10):
         batcher.submit(SimRequest(8, 20), 0.0)
@@ -111,6 +112,22 @@ def test_live_cap_limits_admission() -> None:
     batcher.running_cap = 8
     batcher.step()
     assert batcher.running_count == 8
+
+
+def test_paced_admission_spreads_equal_requests() -> None:
+    """Where a machine paces its admission, requests that came together do not end together; elsewhere they do."""
+
+    def together(settings: SimSettings) -> int:
+        batcher = Batcher(settings, limits(running=48, kv_tokens=100_000, graph_sizes=graph_sizes(48)))
+        for _ in range(48):
+            batcher.submit(SimRequest(4, 32), 0.0)
+        most = 0
+        while (step := batcher.step()) is not None:
+            most = max(most, len(step.finished))
+        return most
+
+    assert together(DEMO) <= 2
+    assert together(msgspec.structs.replace(DEMO, admission_steps=0)) == 48
 
 
 def test_abort_frees_what_a_request_held() -> None:
