@@ -85,6 +85,7 @@ def words(plan: LaunchPlan) -> tuple[Word, ...]:
         raise InputError("export: the launch plan has no program")
     if any("\0" in text for text in (*plan.argv, *plan.env.values())):
         raise InputError("export: the launch plan has a NUL character, which no command line can hold")
+    literal_env(plan)
     return tuple(_words(plan))
 
 

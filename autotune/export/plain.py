@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import msgspec
 
 from autotune.export.bash import quote
@@ -10,11 +12,15 @@ from autotune.values import LaunchPlan
 
 
 def render_args(bundle: ExportBundle) -> str:
-    """One shell-quoted line below the provenance; the line before tuning is a comment."""
-    baseline = " ".join(quote(word) for word in words(bundle.baseline))
-    return (
-        comments(bundle, f"before tuning:   {baseline}") + " ".join(quote(word) for word in words(bundle.plan)) + "\n"
-    )
+    """One shell-quoted line below the provenance; settings and the line before tuning are comments."""
+    settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in literal_env(bundle.plan).items())
+    notes = [f"environment:     {settings}"] if settings else []
+    notes.append(f"before tuning:   {_line(bundle.baseline)}")
+    return f"{comments(bundle, *notes)}{_line(bundle.plan)}\n"
+
+
+def _line(plan: LaunchPlan) -> str:
+    return " ".join(quote(word) for word in words(plan))
 
 
 def render_json(bundle: ExportBundle) -> str:
