@@ -90,7 +90,7 @@ def test_demo_has_room_to_fail_and_to_win() -> None:
     """The demo's range reaches past the largest batch that fits its memory, and its night fits three minutes."""
     _, plan = plan_of("demo")
     running = plan.bounds[0]
-    assert (running.low, running.high) == (64, 192)
+    assert (running.low, running.high) == (64, 256)
     assert plan.times.night_s <= 180
 
 
