@@ -147,7 +147,7 @@ def model_shape(config: Config, source: str = "config.json") -> ModelShape:
         vocab=read.number("vocab_size"),
         tied_embeddings=bool(read.raw("tie_word_embeddings")),
         context_tokens=read.number(*_CONTEXT),
-        weight_bits=_weight_bits(read.raw("quantization_config")),
+        weight_bits=weight_bits(read.raw("quantization_config")),
         dense_size=read.number(*_DENSE_SIZE),
         **_experts(read, layers),
     )
@@ -176,8 +176,11 @@ def _index_layers(read: _Reader, kinds: LayerKinds) -> int:
     return sum(t == "full" for t in types) if isinstance(types, list) else kinds.full
 
 
-def _weight_bits(quantization: Any) -> float:
-    """Bits per weight of the bulk of the weights, scales included."""
+def weight_bits(quantization: Any) -> float:
+    """Bits per weight of the bulk of the weights, scales included.
+
+    ``quantization`` is a config's ``quantization_config`` or an engine's ``--quantization`` word; 16 for neither.
+    """
     text = str(quantization or "").lower()
     if any(name in text for name in ("nvfp4", "mxfp4", "modelopt_fp4", "'fp4'")):
         return 4.5

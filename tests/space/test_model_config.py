@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from autotune.errors import InputError
-from autotune.space.model_config import model_shape
+from autotune.space.model_config import model_shape, weight_bits
 from tests.space import configs
 
 # experts, top-k, shared experts, MoE layers, full, sliding and state layers
@@ -134,3 +134,9 @@ def test_experts_without_top_k() -> None:
 def test_weight_bits(quantization: dict[str, Any] | None, bits: float) -> None:
     """The config's own quantisation gives the bits per weight."""
     assert model_shape({**configs.LLAMA_8B, "quantization_config": quantization}).weight_bits == bits
+
+
+@pytest.mark.parametrize(("word", "bits"), [("modelopt_fp4", 4.5), ("fp8", 8.0), ("awq_marlin", 4.25), ("", 16.0)])
+def test_weight_bits_of_a_flag(word: str, bits: float) -> None:
+    """The engine's quantisation word gives the bits too."""
+    assert weight_bits(word) == bits
