@@ -78,9 +78,11 @@ class SGLang:
         return Request(method="POST", path="/set_internal_state", body=json.dumps(body), admin=True)
 
     def live_limit_accepted(self, status: int, body: bytes) -> bool:
-        """See ``Engine.live_limit_accepted``: a list with one boolean per rank, under status 200 in either case."""
+        """See ``Engine.live_limit_accepted``: one boolean, or object with ``updated``, per rank; refusals are 200 too."""
         answer = json_value(body)
-        return status == 200 and isinstance(answer, list) and bool(answer) and all(item is True for item in answer)
+        items = answer if isinstance(answer, list) else [answer]
+        taken = [item.get("updated") if isinstance(item, dict) else item for item in items]
+        return status == 200 and bool(taken) and all(item is True for item in taken)
 
     def live_limit_in_force(self, fetch: Fetch) -> int | None:
         """See ``Engine.live_limit_in_force``."""

@@ -64,8 +64,11 @@ def _ranks(log_text: str) -> int:
 
 
 def echo(log_text: str, name: str) -> ParamValue | None:
-    """A field of the ``server_args=`` line: what was asked, after SGLang filled in its defaults."""
-    match = re.search(rf"server_args=.*?['( ]{re.escape(name)}(?:=|': )('[^']*'|[^,)}}]+)", log_text)
+    """A value of the start-up summary, else of the ``server_args=`` line: what was asked, defaults filled in."""
+    named = rf"['( ]{re.escape(name)}(?:=|': )('[^']*'|[^,)}}\s]+)"
+    match = re.search(rf"max_total_num_tokens=\d+,.*?{named}", log_text) or re.search(
+        rf"server_args=.*?{named}", log_text
+    )
     return _literal(match[1]) if match else None
 
 

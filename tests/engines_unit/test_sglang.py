@@ -143,7 +143,17 @@ def test_the_live_limit_in_force_is_read_back() -> None:
     assert ENGINE.live_limit_in_force(info(internal_states=states)) == 8 + 64
 
 
-@pytest.mark.parametrize(("body", "taken"), [(b"[true, true]", True), (b"[true, false]", False), (b"[]", False)])
+@pytest.mark.parametrize(
+    ("body", "taken"),
+    [
+        (b"[true, true]", True),
+        (b"[true, false]", False),
+        (b"[]", False),
+        (b"null", False),
+        (b'[{"updated": true}]', True),
+        (b'[{"updated": false}]', False),
+    ],
+)
 def test_a_refused_live_limit_is_noticed(body: bytes, taken: bool) -> None:
     """The route answers 200 in both cases: the list says which rank took it."""
     assert ENGINE.live_limit_accepted(200, body) is taken
