@@ -78,7 +78,7 @@ class SGLang:
         return Request(method="POST", path="/set_internal_state", body=json.dumps(body), admin=True)
 
     def live_limit_accepted(self, status: int, body: bytes) -> bool:
-        """See ``Engine.live_limit_accepted``: one boolean, or object with ``updated``, per rank; refusals are 200 too."""
+        """See ``Engine.live_limit_accepted``: a boolean, or ``updated``, per rank; a refusal is 200 too."""
         answer = json_value(body)
         items = answer if isinstance(answer, list) else [answer]
         taken = [item.get("updated") if isinstance(item, dict) else item for item in items]
