@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from autotune.engines.base import Counters
 from autotune.events import LoadProgress, Phase, PhaseEntered
 from autotune.load.driver import run_load
+from autotune.load.gates import Surroundings
 from autotune.load.records import RawRun
+from autotune.load.reduce import reduce
 from autotune.load.spec import LoadSpec, Progress
-from autotune.rig import Rig, control_client, fetcher
+from autotune.rig import Rig
 from autotune.server.serve import LoadGuard, RunningServer
 from autotune.server.watchdog import Alarm, LoadLimits
-from autotune.trouble import Retry, Trouble, read_log
+from autotune.surroundings import Onlooker
+from autotune.trouble import Retry, Trouble
 from autotune.values import Effective, Interrupted, Measured, Outcome, Refused, Value
 from autotune.verdict.objective import score
 
@@ -63,13 +65,13 @@ class Watch:
 def measure(rig: Rig, load: Load, server: RunningServer) -> Outcome | Trouble | Retry:
     """One load on a server that is ready."""
     watch = Watch(rig, server.guard(_limits(rig)), rig.study.workload.failed_limit)
-    before = _counters(rig, server)
-    raw = run_load(_spec(rig, load, server), _reporter(rig, load.number, watch), watch.why_stop)
+    onlooker = Onlooker(rig, server)
+    raw = run_load(_spec(rig, load, server), _reporter(rig, load.number, (watch, onlooker)), watch.why_stop)
     if watch.cancelled:
         return Interrupted(reason=watch.cancelled)
     if trouble := _trouble(watch, server):
         return trouble
-    return _reduce(rig, load, raw, (before, _counters(rig, server)))
+    return _reduce(rig, load, raw, onlooker.result())
 
 
 def _limits(rig: Rig) -> LoadLimits:
@@ -81,7 +83,7 @@ def _spec(rig: Rig, load: Load, server: RunningServer) -> LoadSpec:
     return LoadSpec(
         base_url=server.plan.base_url,
         workload=rig.study.workload,
-        seed=(rig.study.seed, load.number, load.attempt),
+        seed=(rig.study.seed, rig.prompts, load.number, load.attempt),
         folder=str(rig.records.trial(load.number).load),
         api_key=os.environ.get(key, "") if key else "",
         model=server.plan.model_name,
@@ -90,12 +92,14 @@ def _spec(rig: Rig, load: Load, server: RunningServer) -> LoadSpec:
     )
 
 
-def _reporter(rig: Rig, number: int, watch: Watch) -> Callable[[Progress], None]:
+def _reporter(rig: Rig, number: int, lookouts: tuple[Watch, Onlooker]) -> Callable[[Progress], None]:
     """Hands progress to the watch and to whoever follows the night."""
+    watch, onlooker = lookouts
     entered: list[str] = []
 
     def report(seen: Progress) -> None:
         watch.hear(seen)
+        onlooker.look()
         warm = seen.phase != "warm-up"
         phase: Phase = "load" if warm else "warm-up"
         if phase not in entered:
@@ -116,11 +120,6 @@ def _reporter(rig: Rig, number: int, watch: Watch) -> Callable[[Progress], None]
     return report
 
 
-def _counters(rig: Rig, server: RunningServer) -> Counters:
-    with control_client(server.plan) as client:
-        return rig.engine.counters(fetcher(client), read_log(server.log_path))
-
-
 def _trouble(watch: Watch, server: RunningServer) -> Trouble | None:
     """What ended a load early through the server's fault."""
     exit_code = server.poll()
@@ -132,10 +131,10 @@ def _trouble(watch: Watch, server: RunningServer) -> Trouble | None:
     return Trouble(phase="load", reason=reason, exit_code=exit_code, alive=exit_code is None, silent_s=silent_s)
 
 
-def _reduce(rig: Rig, load: Load, raw: RawRun, counters: tuple[Counters, Counters]) -> Outcome | Retry:
+def _reduce(rig: Rig, load: Load, raw: RawRun, around: Surroundings) -> Outcome | Retry:
     """From the raw records to a score, or to the reason why there is none."""
     study = rig.study
-    measurement = reduce(raw, study.workload, study.objective, counters)
+    measurement = reduce(raw, study.workload, study.objective, around)
     if measurement.refused:
         refused = Refused(findings=measurement.refused, measurement=measurement, effective=load.effective)
         shown = "; ".join(finding.message for finding in measurement.refused)

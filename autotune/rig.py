@@ -28,7 +28,8 @@ PROBE_TOKENS = 8
 class Rig(msgspec.Struct, frozen=True, kw_only=True):
     """``study_id`` marks every process of this study, ``searched`` names its parameters, frozen ones left out.
 
-    ``gpu_baseline`` maps devices to the bytes used before the night's first server.
+    ``gpu_baseline`` maps devices to the bytes used before the night's first server. ``prompts`` tells the loads of
+    the search (0) and of the confirmation (1) apart, so that no prompt is ever sent twice.
     """
 
     study: Study
@@ -42,6 +43,12 @@ class Rig(msgspec.Struct, frozen=True, kw_only=True):
     gpu_baseline: dict[int, int]
     waiting: Waiting
     say: Listener
+    prompts: int = 0
+
+    @property
+    def cores(self) -> int:
+        """Processors of this machine."""
+        return os.cpu_count() or 1
 
     def flags(self, config: Config) -> list[tuple[str, ParamValue]]:
         """The command-line flags of a configuration, in the order of the space."""
