@@ -2,7 +2,7 @@
 
 from autotune.search.region import Direction, Point, Region
 from autotune.search.samplers import SAMPLERS
-from autotune.search.searcher import Searcher, Suggestion, infeasible_streak, repair_storage
+from autotune.search.searcher import Searcher, Suggestion, repair_storage
 from autotune.search.suggest import Strategy
 
 __all__ = [
@@ -13,6 +13,5 @@ __all__ = [
     "Searcher",
     "Strategy",
     "Suggestion",
-    "infeasible_streak",
     "repair_storage",
 ]

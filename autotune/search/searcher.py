@@ -14,7 +14,7 @@ from autotune.search.outcomes import Place, frozen_trial, running_trial
 from autotune.search.region import Region
 from autotune.search.samplers import make_sampler
 from autotune.search.suggest import Strategy, fresh_trials, in_force, suggest
-from autotune.values import Config, Infeasible, Interrupted, Measured, TrialResult
+from autotune.values import Config, Interrupted, Measured, ParamValue, TrialResult
 
 
 class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,22 +159,8 @@ def repair_storage(storage: str | Path) -> Path | None:
     return set_aside_damaged(storage) if isinstance(storage, Path) else None
 
 
-def _place(params: dict[str, bool | int | float | str], region: Region | None) -> Place:
+def _place(params: dict[str, ParamValue], region: Region | None) -> Place:
     if region is None:
         return Place()
     point = region.point(params)
     return Place(point, {axis.name: axis.shown() for axis in region.axes() if axis.name in point})
-
-
-def infeasible_streak(history: Sequence[TrialResult]) -> tuple[str, int]:
-    """The kind and length of the run of infeasible trials of one kind at the end of ``history``."""
-    kind, length = "", 0
-    for result in reversed(history):
-        match result.outcome:
-            case Infeasible(diagnosis=diagnosis) if kind in ("", diagnosis.kind):
-                kind, length = diagnosis.kind, length + 1
-            case Infeasible() | Measured():
-                break
-            case _:
-                continue
-    return kind, length

@@ -6,7 +6,6 @@ import pytest
 from optuna.trial import TrialState
 
 from autotune.search.outcomes import Place, frozen_trial
-from autotune.search.searcher import infeasible_streak
 from autotune.values import Diagnosis, Infeasible, Measured, Outcome
 
 from .worlds import infeasible, interrupted, measured, refused, result
@@ -66,17 +65,3 @@ def test_a_time_that_cannot_be_read_is_the_time_of_telling() -> None:
     trial = frozen_trial(odd, Place(), {})
     assert trial.datetime_start is not None
     assert trial.datetime_complete is not None
-
-
-def test_a_streak_counts_infeasible_trials_of_one_kind_at_the_end() -> None:
-    """Cut-off trials do not end a streak, a measurement or another kind does."""
-    history = [
-        result(0, {}, measured(1.0)),
-        result(1, {}, infeasible("oom_kv")),
-        result(2, {}, infeasible("oom_graph")),
-        result(3, {}, interrupted()),
-        result(4, {}, infeasible("oom_graph")),
-    ]
-    assert infeasible_streak(history) == ("oom_graph", 2)
-    assert infeasible_streak(history[:1]) == ("", 0)
-    assert infeasible_streak([]) == ("", 0)
