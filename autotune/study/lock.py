@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,9 @@ import msgspec
 from autotune.errors import NightStopped, StudyLocked
 from autotune.study.atomic import PRIVATE_FILE, writing
 from autotune.values import Value
+
+# A tuner killed a moment ago may have a child that has not come to closing its copy of the descriptor yet.
+GRACE_S = 0.5
 
 
 class Holder(Value, frozen=True, kw_only=True):
@@ -27,7 +31,7 @@ class Holder(Value, frozen=True, kw_only=True):
 
 @contextlib.contextmanager
 def study_lock(path: Path, now: str) -> Iterator[None]:
-    """Hold the lock of a study. Raises ``StudyLocked`` naming the holder, at once.
+    """Hold the lock of a study. Raises ``StudyLocked`` naming the holder.
 
     The lock is ``flock`` on a descriptor that no child keeps: it is closed on exec and, for workers
     that are forked without exec, in the child after the fork.
@@ -64,16 +68,24 @@ def holder(path: Path) -> Holder | None:
 
 
 def _acquire(descriptor: int, path: Path) -> None:
+    deadline = time.monotonic() + GRACE_S
+    while not _try_lock(descriptor, path):
+        if time.monotonic() > deadline:
+            told = _describe(_read_holder(descriptor))
+            raise StudyLocked(f"{path.parent.name}: {told}; wait for it or stop it")
+        time.sleep(0.02)
+
+
+def _try_lock(descriptor: int, path: Path) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise StudyLocked(
-            f"{path.parent.name}: {_describe(_read_holder(descriptor))}; wait for it or stop it"
-        ) from None
+        return False
     except OSError as error:
         if error.errno in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
             raise NightStopped(f"{path}: this file system has no locks; put the study on a local disk") from error
         raise
+    return True
 
 
 def _describe(found: Holder | None) -> str:

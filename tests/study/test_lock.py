@@ -24,10 +24,13 @@ with study_lock(pathlib.Path(sys.argv[1]), "2026-01-02"):
     if "server" in sys.argv:
         children.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]).pid)
     if "worker" in sys.argv:
+        ready, done = os.pipe()
         pid = os.fork()
         if pid == 0:
+            os.write(done, b"1")
             time.sleep(60)
             os._exit(0)
+        os.read(ready, 1)
         children.append(pid)
     print("held", *children, flush=True)
     time.sleep(60)
