@@ -102,6 +102,8 @@ class Engine:
         job: Job = request.tag
         self._streams -= job.stream
         self.batcher.abort(request)
+        # It may already be part of a step that is under way.
+        request.tag = None
 
     def load_s(self) -> float:
         """Real seconds since the load began, below zero before."""
@@ -143,7 +145,9 @@ class Engine:
             return True
         share = self.faults.number("retract")
         if share is not None and self._decode_steps % 20 == 19:
+            before = self.batcher.retracted_total
             self.batcher.retract_count(int(share * self.batcher.running_count))
+            _log_retraction(self.batcher.retracted_total - before)
         hang_s = self.faults.number("hang_load")
         return hang_s is not None and load_s >= hang_s
 
@@ -181,12 +185,16 @@ class Engine:
         produced = self.batcher.produced_by
         requests = list(self.batcher.running.values()) if step.decode_steps else step.started
         for request in requests:
+            if request.tag is None:
+                continue
             count = produced(request)
             if request.tag.stream and (count % self._pace.stream_interval == 0 or count == 1):
                 request.tag.token(count)
 
     def _finish(self, request: SimRequest) -> None:
-        job: Job = request.tag
+        job: Job | None = request.tag
+        if job is None:
+            return
         self._streams -= job.stream
         self.counters.requests += 1
         self.counters.prompt_tokens += request.prompt_tokens
@@ -206,8 +214,7 @@ class Engine:
 
     def _log_decode(self, step: Step) -> None:
         self._logged_tokens += step.running * step.decode_steps
-        if step.retracted:
-            log.line(f"KV cache pool is full. Retract requests. #retracted_reqs: {step.retracted}")
+        _log_retraction(step.retracted)
         if self._decode_steps % self._pace.log_interval:
             return
         elapsed_s = max(1e-9, self._now_s - self._logged_s)
@@ -221,3 +228,8 @@ class Engine:
 
     def token_usage(self) -> float:
         return self.batcher.used_tokens / max(1, self.batcher.limits.kv_tokens)
+
+
+def _log_retraction(requests: int) -> None:
+    if requests:
+        log.line(f"KV cache pool is full. Retract requests. #retracted_reqs: {requests}")

@@ -6,9 +6,11 @@ As in SGLang an unknown flag prints the usage and exits 2, and a unique prefix o
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from typing import Any
 
+from autotune.sim.faults import FAULTS
 from autotune.sim.memory import parse_version
 from autotune.values import ParamValue, Value
 
@@ -110,6 +112,9 @@ def parse(argv: Sequence[str]) -> tuple[dict[str, Any], SimOptions, dict[str, Pa
     Exits with 2 after argparse's usage where SGLang would.
     """
     sim = _simulator_parser()
+    if "--sim-help" in argv:
+        sim.print_help()
+        sys.exit(0)
     known, rest = sim.parse_known_args(argv)
     named = {name.removeprefix("sim_"): value for name, value in vars(known).items()}
     options = SimOptions(**{**named, "faults": tuple(named["faults"])})
@@ -120,19 +125,56 @@ def parse(argv: Sequence[str]) -> tuple[dict[str, Any], SimOptions, dict[str, Pa
 
 
 def _simulator_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="autotune sim", add_help=False, allow_abbrev=False)
+    faults = "\n".join(
+        f"  {name + ('=' + fault.default if fault.default else ''):36} {fault.stage}: {fault.meaning}"
+        for name, fault in FAULTS.items()
+    )
+    parser = argparse.ArgumentParser(
+        prog="autotune sim",
+        usage="autotune sim [--sim-...] [flags of SGLang]",
+        description="A simulated SGLang server. Flags of SGLang mean what they mean there.",
+        epilog=f"faults, with their default argument:\n{faults}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=False,
+        allow_abbrev=False,
+    )
     defaults = SimOptions()
-    parser.add_argument("--sim-profile", default=defaults.profile)
-    parser.add_argument("--sim-version", default=defaults.version)
-    parser.add_argument("--sim-speed", type=float, default=defaults.speed)
-    parser.add_argument("--sim-noise", type=float, default=defaults.noise)
-    parser.add_argument("--sim-seed", type=int, default=None)
-    parser.add_argument("--sim-fault", dest="sim_faults", action="append", default=[], metavar="NAME")
-    parser.add_argument("--sim-fault-rate", type=float, default=0.0)
-    parser.add_argument("--sim-gpu-file", default="")
-    parser.add_argument("--sim-gpu-release-s", type=float, default=defaults.gpu_release_s)
-    parser.add_argument("--sim-schedule", type=_schedule, default=None, metavar="TTFT_MS:ITL_MS")
-    parser.add_argument("--sim-schedule-log", default="")
+    parser.add_argument("--sim-help", action="store_true", default=argparse.SUPPRESS, help="show this and exit")
+    parser.add_argument(
+        "--sim-profile", default=defaults.profile, help="the machine: demo, qwen3-30b-h200 or glm5-nvfp4"
+    )
+    parser.add_argument("--sim-version", default=defaults.version, help="whose flags, rules and log lines")
+    parser.add_argument("--sim-speed", type=float, default=defaults.speed, help="virtual seconds per second")
+    parser.add_argument(
+        "--sim-noise", type=float, default=defaults.noise, help="spread of the speed between starts, 0.05 is 5 %%"
+    )
+    parser.add_argument(
+        "--sim-seed", type=int, default=None, help="with the port and the flags, decides the noise and the random fault"
+    )
+    parser.add_argument(
+        "--sim-fault",
+        dest="sim_faults",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="NAME or NAME=ARGUMENT, repeatable",
+    )
+    parser.add_argument("--sim-fault-rate", type=float, default=0.0, help="share of the starts with a random fault")
+    parser.add_argument("--sim-gpu-file", default="", help="JSON file in which the server's GPU memory shows")
+    parser.add_argument(
+        "--sim-gpu-release-s",
+        type=float,
+        default=defaults.gpu_release_s,
+        help="seconds until the memory returns after the end",
+    )
+    parser.add_argument(
+        "--sim-schedule",
+        type=_schedule,
+        default=None,
+        metavar="TTFT_MS:ITL_MS",
+        help="a fixed schedule instead of a model",
+    )
+    parser.add_argument("--sim-schedule-log", default="", help="file of the times of every write")
     return parser
 
 

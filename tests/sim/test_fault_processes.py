@@ -142,6 +142,7 @@ def test_cache_retractions_and_ignored_flags(start: Start) -> None:
     metrics = retract.request("GET", "/metrics")[1].decode()
     line = next(text for text in metrics.splitlines() if text.startswith("sglang:num_retracted_reqs"))
     assert float(line.split()[-1]) > 0
+    assert "KV cache pool is full. Retract requests." in retract.log
 
 
 def test_flood(start: Start) -> None:
@@ -214,3 +215,14 @@ def test_linger_keeps_a_crashed_process(start: Start) -> None:
     sim.load(4)
     assert "Waiting 1.0 seconds for CUDA coredumps" in sim.log
     assert sim.exit_status() == KILLED
+
+
+def test_a_hung_server_never_drains(start: Start) -> None:
+    """SIGTERM on a server that hangs under load does not end it: it waits for its requests for ever."""
+    sim = start("--sim-fault", "hang_load=0").ready()
+    with pytest.raises(TimeoutError):
+        _load_hanging(sim)
+    sim.process.send_signal(signal.SIGTERM)
+    time.sleep(0.5)
+    assert sim.process.poll() is None
+    assert "Remaining number of requests" in sim.log

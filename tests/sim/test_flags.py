@@ -9,6 +9,7 @@ import pytest
 from autotune.errors import InputError
 from autotune.sim.faults import FAULTS, SOAK, FaultPlan, parse_faults, with_random_fault
 from autotune.sim.flags import parse
+from autotune.sim.startup import start_seed
 
 
 def test_given_flags_only() -> None:
@@ -70,3 +71,20 @@ def test_random_faults_come_at_their_rate() -> None:
     assert plans[5] == with_random_fault(FaultPlan(), 0.25, random.Random(5))
     assert all(name in FAULTS for plan in plans for name in plan.active)
     assert {fault.partition("=")[0] for fault in SOAK} == {name for plan in plans for name in plan.active}
+
+
+def test_a_start_is_seeded_by_seed_port_and_flags() -> None:
+    """With a seed a repeated command is the same start, a fresh port another; without one every start is."""
+    one, two = (parse(["--port", port])[0] for port in ("1000", "1001"))
+    assert start_seed(7, one) == start_seed(7, dict(one)) != start_seed(7, two)
+    assert start_seed(8, one) != start_seed(7, one)
+    assert start_seed(None, one) != start_seed(None, one)
+
+
+def test_help_lists_every_fault(capsys: pytest.CaptureFixture[str]) -> None:
+    """The simulator's own help names each fault and ends with status 0."""
+    with pytest.raises(SystemExit) as stop:
+        parse(["--sim-help"])
+    assert stop.value.code == 0
+    shown = capsys.readouterr().out
+    assert all(f"  {name}" in shown for name in FAULTS)
