@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from zipfile import BadZipFile
 
 import msgspec
 import numpy as np
@@ -116,10 +117,10 @@ def save(raw: RawRun, path: Path) -> None:
 def load(path: Path) -> RawRun:
     """Raises InputError when the file is no archive of this format."""
     try:
-        with np.load(path, allow_pickle=False) as data:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as data:
             meta = msgspec.json.decode(data["meta"].tobytes(), type=Meta)
             raw = RawRun(requests=data["requests"], chunk_times=data["times"], chunk_totals=data["totals"], meta=meta)
-    except (OSError, ValueError, KeyError, EOFError, msgspec.MsgspecError) as error:
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile, msgspec.MsgspecError) as error:
         raise InputError(f"{path}: not a raw load record ({error}); measure again") from error
     if meta.format != FORMAT:
         raise InputError(f"{path}: raw record of format {meta.format}, this version reads {FORMAT}; measure again")

@@ -18,6 +18,8 @@ Floats = NDArray[np.float64]
 BIN_S = 0.1
 TREND_TOLERANCE = 0.02
 TREND_P = 0.02
+COARSE_TREND = 0.25
+MIN_TREND_BATCHES = 4
 STEP_S = 0.5
 
 
@@ -69,31 +71,44 @@ def generation_end(ends: Floats, in_flight: int) -> float:
 
 
 def trending(rates: Floats, period: float = 0.0) -> bool:
-    """The two halves of the series differ by more than chance and by more than 2 %. ``period`` in bins, 0: none."""
-    length = batch_length(rates, period)
-    means = batched(rates, length)
-    half = len(means) // 2
-    if half < 2:
-        return _halves_differ(rates)
-    early, late = means[:half], means[-half:]
-    middle = float(means.mean())
-    if middle <= 0 or abs(late.mean() - early.mean()) <= TREND_TOLERANCE * middle:
+    """The beginning of the series differs from its second half by more than chance and by more than 2 %.
+
+    Geweke's comparison (1992) of the first fifth with the last half. Chance is judged by the second half alone, since
+    a warm-up in the first would hide itself in its own variance. ``period`` is a wave in bins, 0: none.
+    """
+    wave = max(1, round(period))
+    early, late = _leading(rates, wave), _trailing(rates, wave)
+    if not len(early) or not len(late):
         return False
-    r = max(0.0, lag1(np.concatenate([early - early.mean(), late - late.mean()])))
-    pooled = math.sqrt((early.var(ddof=1) + late.var(ddof=1)) / half * (1 + r) / (1 - r))
-    if pooled <= 0:
-        return True
-    t = abs(float(late.mean() - early.mean())) / pooled
-    return bool(2 * stats.t.sf(t, 2 * half - 2) < TREND_P)
+    middle, change = float(late.mean()), float(early.mean() - late.mean())
+    if abs(change) <= TREND_TOLERANCE * abs(middle):
+        return False
+    means = batched(_without_slope(late), batch_length(_without_slope(late), period))
+    if len(means) < MIN_TREND_BATCHES:
+        return abs(change) > COARSE_TREND * abs(middle)
+    r = max(0.0, lag1(means))
+    variance = float(means.var(ddof=1)) * (len(late) // len(means)) * (1 + r) / (1 - r)
+    error = math.sqrt(variance * (1 / len(early) + 1 / len(late)))
+    return error == 0 or bool(2 * stats.t.sf(abs(change) / error, len(means) - 2) < TREND_P)
 
 
-def _halves_differ(rates: Floats) -> bool:
-    """Too short for a test: a jump of a quarter counts as a trend."""
-    half = len(rates) // 2
-    if half < 1:
-        return False
-    early, late = float(rates[:half].mean()), float(rates[-half:].mean())
-    return abs(late - early) > 0.25 * max(early, late)
+def _leading(rates: Floats, wave: int) -> Floats:
+    """The first fifth, in whole waves, one wave at least."""
+    length = max(1, len(rates) // 5 // wave) * wave
+    return rates[:length] if 2 * length <= len(rates) else rates[:0]
+
+
+def _trailing(rates: Floats, wave: int) -> Floats:
+    """The last half, in whole waves."""
+    length = len(rates) // 2 // wave * wave
+    return rates[len(rates) - length :]
+
+
+def _without_slope(values: Floats) -> Floats:
+    """The values with their straight line taken out."""
+    at = np.arange(len(values)) - (len(values) - 1) / 2
+    slope = float(at @ values) / max(1.0, float(at @ at))
+    return np.asarray(values - slope * at)
 
 
 def window_start(rates: Floats, start: float, latest: float, period: float = 0.0) -> float:

@@ -1,0 +1,148 @@
+"""Tests of event parsing and of what makes a reply a failure."""
+
+import itertools
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune.load.stream import EventReader, Reply, new_reply
+from tests.load.conftest import event, native
+
+LINE_ENDS = [b"\n", b"\r\n", b"\r"]
+
+
+def play(reply: Reply, *pieces: bytes, status: int = 200) -> str:
+    """Feed the pieces at times 1, 2, ... and finish; the reason."""
+    reply.status = status
+    for at, piece in enumerate(pieces, 1):
+        reply.feed(piece, float(at))
+    return reply.finish(float(len(pieces) + 1))
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    payloads=st.lists(st.text(st.characters(blacklist_characters="\r\n", codec="utf-8"), min_size=1), max_size=6),
+    cuts=st.lists(st.integers(0, 400), max_size=12),
+    end=st.sampled_from(LINE_ENDS),
+    comment=st.booleans(),
+)
+def test_events_do_not_depend_on_packets(payloads: list[str], cuts: list[int], end: bytes, comment: bool) -> None:
+    """However a body is cut into packets, with whatever line ends and comments, the same events come out."""
+    noise = b": ping" + end + end if comment else b""
+    # A field after each event keeps a last CR from waiting for a LF.
+    body = b"".join(noise + b"data: " + p.encode() + end + end for p in payloads) + b"id: 1" + end
+    reader, seen = EventReader(), []
+    edges = sorted({0, len(body), *(min(c, len(body)) for c in cuts)})
+    for low, high in itertools.pairwise(edges):
+        seen += [e for e in reader.feed(body[low:high]) if e]
+    assert seen == [p.encode() for p in payloads]
+
+
+def test_data_over_several_lines_is_joined() -> None:
+    """Lines of one event are joined by a newline, other fields are left out, the space after the colon is optional."""
+    reader = EventReader()
+    assert reader.feed(b"event: x\ndata: a\ndata:b\nid: 3\n\n") == [b"a\nb"]
+
+
+def test_native_stream_counts_by_usage_not_by_chunk() -> None:
+    """With a stream interval a chunk brings several tokens; gains and times follow completion_tokens."""
+    reply = new_reply("generate", 8, True)
+    reason = play(reply, event(native(3, 8)), event(native(6, 8)), event(native(8, 8)) + event(b"[DONE]"))
+    assert reason == ""
+    assert (reply.times, reply.totals) == ([1.0, 2.0, 3.0], [3, 6, 8])
+    assert (reply.tokens, reply.prompt_tokens, reply.received) == (8, 4, 8)
+
+
+def test_native_reply_in_one_piece() -> None:
+    """Without streaming the whole body is one message and its tokens are known at the end."""
+    reply = new_reply("generate", 4, False)
+    body = native(4, 4, cached=2)
+    assert play(reply, body[:20], body[20:]) == ""
+    assert (reply.times, reply.totals, reply.cached_tokens) == ([3.0], [4], 2)
+
+
+def meta(**fields: Any) -> bytes:
+    return event(json.dumps({"text": "", "meta_info": fields}).encode())
+
+
+FAILURES = {
+    "nothing at all": ([b""], "no tokens"),
+    "only done": ([event(b"[DONE]")], "no tokens"),
+    "error chunk": (
+        [event(native(1, 4)), event(b'{"error": {"message": "out of mem"}}')],
+        "error chunk.*out of mem",
+    ),
+    "abort with empty text": (
+        [meta(completion_tokens=0, finish_reason={"type": "abort", "message": "gone"})],
+        "aborted.*gone",
+    ),
+    "abort named by a text": ([meta(completion_tokens=2, finish_reason="abort")], "aborted"),
+    "short output": ([event(native(1, 4)) + event(native(2, 4)), event(b"[DONE]")], "2 output tokens, asked 4"),
+    "long output": ([event(native(5, 4))], "5 output tokens, asked 4"),
+    "not JSON": ([event(b"<html>")], "unreadable chunk"),
+    "an object without usage": ([event(b'{"text": "hello"}')], "error chunk"),
+    "an error in a plain body": ([b'{"error": "no such route"}'], "no tokens.*no such route"),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_native_streams_that_are_failures(name: str) -> None:
+    """A 200 that did not bring exactly the tokens that were asked is a failed request, with its reason."""
+    pieces, pattern = FAILURES[name]
+    reason = play(new_reply("generate", 4, True), *pieces)
+    assert re.search(pattern, reason), reason
+
+
+def test_status_other_than_200_is_a_failure() -> None:
+    """The reason carries the status and the beginning of the body."""
+    reason = play(new_reply("generate", 4, True), b'{"error":', b'"queue full"}', status=503)
+    assert reason == 'status 503: {"error":"queue full"}'
+
+
+def completion(text: str, finish: str | None = None, usage: dict[str, int] | None = None) -> bytes:
+    choices = [{"index": 0, "text": text, "finish_reason": finish}] if text or finish else []
+    return event(json.dumps({"object": "text_completion", "choices": choices, "usage": usage}).encode())
+
+
+def test_completions_spread_usage_over_the_chunks() -> None:
+    """Without usage per chunk the total of the last one is spread evenly over the chunks that carried text."""
+    reply = new_reply("completions", 6, True)
+    usage = {"prompt_tokens": 3, "completion_tokens": 6}
+    reason = play(reply, completion("a"), completion("b"), completion("c", "length"), completion("", None, usage))
+    assert reason == ""
+    assert (reply.times, reply.totals, reply.prompt_tokens) == ([1.0, 2.0, 3.0], [2, 4, 6], 3)
+
+
+def test_completions_follow_usage_in_every_chunk() -> None:
+    """Where every chunk carries usage its own count is taken."""
+    reply = new_reply("completions", 5, True)
+    pieces = [completion("x", "length" if n == 5 else None, {"completion_tokens": n}) for n in (1, 4, 5)]
+    assert play(reply, *pieces) == ""
+    assert reply.totals == [1, 4, 5]
+
+
+def test_completions_in_one_piece_with_cached_tokens() -> None:
+    """A plain completion gives its counts, cached prompt tokens included."""
+    usage = {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 8}}
+    body = {"choices": [{"text": "hi", "finish_reason": "length"}], "usage": usage}
+    reply = new_reply("completions", 2, False)
+    assert play(reply, json.dumps(body).encode()) == ""
+    assert (reply.cached_tokens, reply.received) == (8, 2)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "reason"),
+    [
+        ([completion("a"), completion("b", "length"), event(b"[DONE]")], "no usage in the reply"),
+        ([completion("a"), event(b'{"object": "error", "message": "died"}')], "error chunk"),
+        ([completion("a"), completion("", "abort", {"completion_tokens": 1})], "aborted"),
+        ([completion("a", "length", {"completion_tokens": 1})], "1 output tokens, asked 2"),
+    ],
+)
+def test_completions_that_are_failures(pieces: list[bytes], reason: str) -> None:
+    """Missing usage, error objects, aborts and short outputs are failed requests."""
+    assert play(new_reply("completions", 2, True), *pieces).startswith(reason)
