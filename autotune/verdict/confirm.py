@@ -29,7 +29,7 @@ Kind = Literal["gain", "no difference", "worse"]
 
 LOOKS_DISCOUNT = 0.9
 """Of the level, when there are several looks: the boundaries are exact for a known variance, and estimating it
-anew at each look let up to 5.6 % through in simulation (benchmarks/verdict)."""
+anew at each look let up to 5.6 % through in simulation."""
 JUST_ABOVE_ZERO = 1e-12
 """A claimed gain's interval is open at zero."""
 
@@ -37,16 +37,22 @@ JUST_ABOVE_ZERO = 1e-12
 class Rules(Value, frozen=True, kw_only=True):
     """How the claim is guarded.
 
-    ``error`` is the total level of the interval; ``worse_error`` the part of it that guards "worse". ``first_share``
-    of the level goes to the finalist that the search prefers. ``looks`` are the numbers of complete blocks at
-    which one may judge and stop; empty: once, at the end. ``planned`` is the number of blocks planned.
+    ``error`` is the total level of the interval; ``worse_error`` the part of it that guards "worse"; the rest
+    guards a gain, with some to spare for blocks and noise being chosen by the data. ``first_share`` of the level
+    goes to the finalist that the search prefers. ``looks`` are the numbers of complete blocks at which one may
+    judge and stop; empty: once, at the end. ``planned`` is the number of blocks planned.
     """
 
     error: float = 0.05
-    worse_error: float = 0.002
+    worse_error: float = 0.004
     first_share: float = 0.8
     looks: tuple[int, ...] = ()
     planned: int = 5
+
+    @property
+    def gain_error(self) -> float:
+        """Chance of any false gain, one-sided."""
+        return (self.error - self.worse_error) * (LOOKS_DISCOUNT if self.looks else 1.0)
 
 
 class Verdict(Value, frozen=True, kw_only=True):
@@ -143,7 +149,7 @@ class _Tails(Value, frozen=True, kw_only=True):
 
 def _verdicts(fit: Fit, variance: Variance, arms: Sequence[int], rules: Rules) -> list[Verdict]:
     """One verdict per arm. When the first gain is reliable its share of the level passes to the others (Holm)."""
-    guard = (rules.error - rules.worse_error) * (LOOKS_DISCOUNT if rules.looks else 1.0)
+    guard = rules.gain_error
     levels = finalist_levels(guard, _shares(len(arms), rules.first_share), fit.counts, variance.df)
     # The ends of the intervals hold together, so the best of several reliable gains is not overstated.
     ends = finalist_levels(rules.error / 2, _shares(len(arms), 1 / len(arms)), fit.counts, variance.df)

@@ -17,13 +17,14 @@ Floats = npt.NDArray[np.float64]
 Source = Literal["confirmation", "study", "prior"]
 
 MIN_OWN_DF = 6
-"""Below this many degrees of freedom of the study's own, the prior joins with PRIOR_DF of them: the claim
+"""Below this many degrees of freedom of the study's own, the prior joins with PRIOR_JOINS_DF of them: the claim
 then rests on an assumption, and the variance's source says so."""
 PRIOR_JOINS_DF = 2
-DRIFT_LEVEL = 0.01
+DRIFT_LEVEL = 0.005
 """Blocks are taken out of the comparison when they differ at this level. Without it the comparison is still
 valid (every block has every arm), only wider; a small level keeps the choice from bending the claim."""
-CONFLICT_LEVEL = 0.01
+CONFLICT_LEVEL = 0.005
+"""The study's noise is left out when it disagrees with the confirmation's at this level."""
 
 
 class Start(Value, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ import math
 
 from scipy import stats
 
+from autotune.verdict.confirm import Rules
 from autotune.verdict.noise import PRIOR_BETWEEN
 
 MAX_STARTS = 2000
@@ -15,12 +16,12 @@ def power(gain: float, *, noise: float = PRIOR_BETWEEN, starts: int = 5, extra: 
     """Chance that a true relative ``gain`` is called reliable with ``starts`` of each of two sides.
 
     ``noise`` is the relative deviation of one start. ``extra`` are baseline starts beyond that number (2 with
-    a bracketed schedule) and degrees of freedom that the study's noise model adds. One finalist, level 4.8 %.
+    the default schedule) and degrees of freedom that the study's noise model adds. One finalist, the default rules.
     """
     more, df = extra
     freedom = 2 * starts + more - 2 + df
     shift = math.log1p(gain) / (noise * math.sqrt(1 / starts + 1 / (starts + more)))
-    return float(stats.nct.sf(stats.t.isf(0.048, freedom), freedom, min(shift, 35.0)))
+    return float(stats.nct.sf(stats.t.isf(Rules().gain_error, freedom), freedom, min(shift, 35.0)))
 
 
 def starts_needed(

@@ -12,13 +12,10 @@ BASELINE = 0
 
 
 class Slot(Value, frozen=True, kw_only=True):
-    """One server start. ``block`` is None for the baselines that open and close the confirmation.
-
-    ``seed`` is for the prompts of this start: fresh ones each time.
-    """
+    """One server start. ``seed`` is for its prompts: fresh ones each time."""
 
     arm: int
-    block: int | None
+    block: int
     seed: int
 
 
@@ -30,22 +27,23 @@ class Schedule(Value, frozen=True, kw_only=True):
     blocks: int
 
 
-def plan_schedule(*, finalists: int, blocks: int = 5, seed: int = 0, bracket: bool = True) -> Schedule:
+def plan_schedule(*, finalists: int, blocks: int = 5, seed: int = 0, more_baseline: bool = True) -> Schedule:
     """``blocks`` times baseline and all finalists, each block in its own random order.
 
-    ``bracket`` adds a baseline before the first block and one after the last. All comparisons share the
-    baseline, so it deserves more starts than a finalist (sqrt(k) times as many for k finalists: Dunnett
-    1955), and at the two ends a steady drift cancels while its size shows.
+    ``more_baseline`` starts the baseline twice in two of the blocks. All comparisons share the baseline, so
+    it deserves more starts than a finalist (sqrt(k) times as many for k finalists: Dunnett 1955). The two
+    blocks are random but mirror each other, so that a steady drift cancels; at fixed places, such as the two
+    ends, a cold first start would count against the baseline alone.
     """
     if finalists < 1 or blocks < 2:
         raise InputError("confirmation: needs at least one finalist and two starts a side (budget.confirm_starts)")
     rng = random.Random(seed)
-    order: list[tuple[int, int | None]] = []
+    first = rng.randrange(blocks // 2)
+    doubled = {first, blocks - 1 - first} if more_baseline else set()
+    order: list[tuple[int, int]] = []
     for block in range(blocks):
-        arms = list(range(finalists + 1))
+        arms = [*range(finalists + 1), *([BASELINE] if block in doubled else [])]
         rng.shuffle(arms)
         order += [(arm, block) for arm in arms]
-    if bracket:
-        order = [(BASELINE, None), *order, (BASELINE, None)]
     slots = tuple(Slot(arm=arm, block=block, seed=rng.getrandbits(31)) for arm, block in order)
     return Schedule(slots=slots, finalists=finalists, blocks=blocks)

@@ -32,7 +32,7 @@ def measurement(steady: dict[str, float], **estimates: Estimate) -> Measurement:
 
 
 def confirmation(gains: tuple[float, ...], noise: float, rng: np.random.Generator, blocks: int = 5) -> list[Start]:
-    """The starts of a bracketed confirmation of finalists with these true gains."""
+    """The starts of a confirmation of finalists with these true gains."""
     schedule = plan_schedule(finalists=len(gains), blocks=blocks, seed=int(rng.integers(1 << 30)))
     true = (1000.0, *(1000.0 * (1 + g) for g in gains))
     return [

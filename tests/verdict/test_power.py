@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from autotune.verdict.confirm import judge_pair
+from autotune.verdict.confirm import Rules, judge_pair
 from autotune.verdict.power import power, starts_needed
 from tests.verdict.builders import THROUGHPUT
 
 
 def test_no_gain_is_found_at_the_level() -> None:
     """The power for no difference is the level of the test."""
-    assert power(0.0) == pytest.approx(0.048, abs=1e-3)
+    assert power(0.0) == pytest.approx(Rules().gain_error, abs=1e-3)
 
 
 def test_power_agrees_with_judging() -> None:

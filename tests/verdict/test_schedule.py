@@ -12,17 +12,16 @@ from autotune.verdict.schedule import BASELINE, plan_schedule
 
 @settings(deadline=None)
 @given(st.integers(1, 5), st.integers(2, 8), st.integers(0, 2**31), st.booleans())
-def test_each_block_has_each_arm_once(finalists: int, blocks: int, seed: int, bracket: bool) -> None:
-    """Every block holds the baseline and each finalist once; the bracket is a baseline at both ends."""
-    slots = plan_schedule(finalists=finalists, blocks=blocks, seed=seed, bracket=bracket).slots
+def test_each_block_has_each_arm(finalists: int, blocks: int, seed: int, more: bool) -> None:
+    """Every block holds each finalist once and the baseline once, or twice in two blocks that mirror each other."""
+    slots = plan_schedule(finalists=finalists, blocks=blocks, seed=seed, more_baseline=more).slots
+    arms = [sorted(s.arm for s in slots if s.block == b) for b in range(blocks)]
+    doubled = [b for b in range(blocks) if arms[b].count(BASELINE) == 2]
     for block in range(blocks):
-        assert sorted(s.arm for s in slots if s.block == block) == list(range(finalists + 1))
-    outside = [i for i, s in enumerate(slots) if s.block is None]
-    assert outside == ([0, len(slots) - 1] if bracket else [])
-    assert all(slots[i].arm == BASELINE for i in outside)
-    assert [s.block for s in slots if s.block is not None] == sorted(
-        b for b in range(blocks) for _ in range(finalists + 1)
-    )
+        assert arms[block] == [BASELINE] * (block in doubled) + list(range(finalists + 1))
+    assert len(doubled) == (2 if more else 0)
+    assert sum(doubled) == (blocks - 1 if more else 0)
+    assert [s.block for s in slots] == sorted(s.block for s in slots)
 
 
 def test_seed_decides_order_and_prompts() -> None:
@@ -35,7 +34,7 @@ def test_seed_decides_order_and_prompts() -> None:
 
 def test_every_arm_comes_first_at_times() -> None:
     """Over many seeds no arm owns a place in the block."""
-    firsts = [plan_schedule(finalists=2, blocks=2, seed=s, bracket=False).slots[0].arm for s in range(300)]
+    firsts = [plan_schedule(finalists=2, blocks=2, seed=s, more_baseline=False).slots[0].arm for s in range(300)]
     assert all(60 < firsts.count(arm) < 140 for arm in range(3))
 
 
