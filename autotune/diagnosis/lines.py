@@ -81,6 +81,10 @@ def _take_rank(coat: _Coat, found: re.Match[str]) -> None:
     coat.rank = "rank" + found.group(1)
 
 
+def _take_plain_rank(coat: _Coat, found: re.Match[str]) -> None:
+    coat.rank = found.group(1)
+
+
 def _take_level(coat: _Coat, found: re.Match[str]) -> None:
     word = found.group(1)
     word = _LETTER.get(word, word)
@@ -108,7 +112,10 @@ _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _COMPOSE = (r"[A-Za-z0-9][\w.-]{0,80} *\| ?(?!\s*\d+/)", _take_nothing)
 _BRACKET = _coats(
     (rf"\[(\d{{4}}-\d\d-\d\d[ T]{_CLOCK})Z?((?: [A-Z_]+\d+)*)\] ?", _take_sglang),
+    (rf"\[(?:\d\d-\d\d )?{_CLOCK}\] ?", _take_stamp),
     (r"\[rank(\d+)\]:? ?", _take_rank),
+    (r"\[((?:[A-Z_]+\d+)(?: [A-Z_]+\d+)*)\] ?", _take_plain_rank),
+    (r"\[[\w.-]{1,80}\] *\| ?", _take_nothing),
     (r"\[(\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d)\] ?", _take_nothing),
     (r"\[pod/[^\]]{1,200}\] ", _take_nothing),
     (r"\[\d+,\d+\]<std(?:out|err)>: ?", _take_nothing),

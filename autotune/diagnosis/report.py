@@ -7,7 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from autotune.diagnosis.diagnose import Facts, diagnose
+from autotune.diagnosis.case import Facts
+from autotune.diagnosis.diagnose import diagnose
 from autotune.errors import InputError
 from autotune.values import Diagnosis
 

@@ -26,7 +26,7 @@ _FATAL = re.compile(r"hit an exception|fatal error|failed to start|Initializatio
 _HARMLESS = re.compile(
     r"ASGI application|Task exception was never retrieved|Exception ignored in|Exception in callback|--- Logging error"
 )
-_POST = re.compile(r'"?POST (/\S*)(?: HTTP/[\d.]+)?"? (\d{3})\b')
+_POST = re.compile(r'"?POST (?:https?://[^/ ]+)?(/\S*)(?: "?HTTP/[\d.]+)?"? (\d{3})\b')
 _WARNING = re.compile(r":\d+: \w*Warning: ")
 _STALL = re.compile(r"generation throughput: 0\.0 tokens/s, Running: (\d+) reqs?, Waiting: (\d+) reqs?")
 _HEADS = ("usage:", "options:", "positional arguments:", "optional arguments:", "show this help")

@@ -13,7 +13,7 @@ from autotune.diagnosis.rules import table
 
 KNOWN = [
     text
-    for path in sorted((Path(__file__).parent / "logs").glob("[ab]*.log"))
+    for path in sorted((Path(__file__).parent / "logs").glob("[abc]*.log"))
     for text in path.read_text(errors="replace").split("\n")
 ]
 FACTS = st.builds(
