@@ -85,6 +85,8 @@ class Server:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for _ in range(3):
+            await asyncio.sleep(0)  # aborted transports close in the next rounds of the loop
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -93,16 +95,26 @@ class Server:
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
-                body = json.loads(await reader.readexactly(length))
-                self.heads.append(head)
-                self.bodies.append(body)
-                if not await self._answer(writer, self.script(head, body)):
-                    break
-        writer.close()
+        try:
+            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+                while await self._take(reader, writer):
+                    pass
+            with contextlib.suppress(ConnectionError):
+                await writer.drain()
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+        finally:
+            writer.transport.abort()
+
+    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Answer one request; False to close the connection."""
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+        body = json.loads(await reader.readexactly(length))
+        self.heads.append(head)
+        self.bodies.append(body)
+        return await self._answer(writer, self.script(head, body))
 
     async def _answer(self, writer: asyncio.StreamWriter, steps: list[Step]) -> bool:
         for step in steps:
