@@ -55,8 +55,8 @@ def stuck(results: Sequence[TrialResult], limit: int) -> str | None:
     if kinds or kind is None:
         return None
     return (
-        f"the last {limit} trials all ended as {kind}: narrow the bounds or mend the base command"
-        " (the server logs are in the trials' folders), then run the same command"
+        f"the last {limit} trials all ended as {kind} (the server logs are in the trials' folders): narrow the bounds"
+        " or mend the base command and begin anew with --force, or raise budget.infeasible_in_a_row to go on"
     )
 
 

@@ -134,7 +134,7 @@ def _trouble(watch: Watch, server: RunningServer) -> Trouble | None:
 def _reduce(rig: Rig, load: Load, raw: RawRun, around: Surroundings) -> Outcome | Retry:
     """From the raw records to a score, or to the reason why there is none."""
     study = rig.study
-    measurement = reduce(raw, study.workload, study.objective, around)
+    measurement = reduce(raw, study.workload, study.objective, around, rig.gates)
     if measurement.refused:
         refused = Refused(findings=measurement.refused, measurement=measurement, effective=load.effective)
         shown = "; ".join(finding.message for finding in measurement.refused)

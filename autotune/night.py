@@ -15,6 +15,7 @@ from autotune.brief import Brief, expected_kv, read_brief
 from autotune.engines.argv import value_of
 from autotune.errors import InputError
 from autotune.events import Event, Listener, LoadProgress, Note
+from autotune.load.gates import GateLimits
 from autotune.rig import Rig, now_text
 from autotune.search.region import Direction, Region
 from autotune.search.searcher import Searcher
@@ -27,7 +28,7 @@ from autotune.server.proctable import boot_id
 from autotune.server.stop import reap_orphans
 from autotune.space.bounds import derive_bounds
 from autotune.space.kv import stated_kv_capacity
-from autotune.study.atomic import append_line
+from autotune.study.atomic import append_line, writing
 from autotune.study.file import Study
 from autotune.study.folder import StudyFolder, fresh_name
 from autotune.study.lock import study_lock
@@ -38,6 +39,8 @@ from autotune.verdict.objective import metric_of
 
 SPARE_DESCRIPTORS = 256
 OCCUPIED_SHARE = 0.05
+GATES = GateLimits()
+"""What a load must keep to be a measurement; tests on a busy machine put laxer limits here."""
 
 
 class Machine(Value, frozen=True, kw_only=True):
@@ -130,7 +133,7 @@ def open_night(brief: Brief, say: Listener, waiting: Waiting) -> Iterator[Night]
     with study_lock(folder.lock, now_text()):
         manifest = _manifest(brief)
         say = _also_to_file(folder, say)
-        _clean_up(brief, manifest, say)
+        _clean_up(brief, manifest, say, waiting)
         raise_descriptor_limit(brief.study.workload.concurrency + SPARE_DESCRIPTORS)
         rig = _rig(brief, manifest, say, waiting)
         with Searcher.open(
@@ -163,12 +166,16 @@ def study_id(folder: StudyFolder, manifest: Manifest) -> str:
     return f"{manifest.study}-{hashlib.sha256(told).hexdigest()[:12]}"
 
 
-def _clean_up(brief: Brief, manifest: Manifest, say: Listener) -> None:
+def _clean_up(brief: Brief, manifest: Manifest, say: Listener, waiting: Waiting) -> None:
     """Stop what a killed tuner left running, and nothing else."""
     records = Records(brief.folder)
     files = [records.trial(begun.number).identity for begun in records.interrupted()]
     identities = [found for path in files if (found := read_record(path, ServerIdentity)) is not None]
-    report = reap_orphans(identities, study_id=study_id(brief.folder, manifest))
+
+    def hurry() -> bool:
+        return waiting.cancel.reason() is not None
+
+    report = reap_orphans(identities, study_id=study_id(brief.folder, manifest), hurry=hurry)
     if report.terminated or report.killed:
         say(Note(text=f"stopped {report.terminated} processes that an earlier tuner had left", level="warning"))
     if report.survivors:
@@ -189,6 +196,7 @@ def _rig(brief: Brief, manifest: Manifest, say: Listener, waiting: Waiting) -> R
         gpu_baseline=_gpu_baseline(brief.folder, gpu, say),
         waiting=waiting,
         say=say,
+        gates=GATES,
     )
 
 
@@ -225,7 +233,8 @@ def _also_to_file(folder: StudyFolder, say: Listener) -> Listener:
     def both(event: Event) -> None:
         if not isinstance(event, LoadProgress):
             append_line(folder.events, msgspec.json.encode({"at": now_text(), **msgspec.to_builtins(event)}))
-        folder.heartbeat.touch(mode=0o600)
+        with writing(folder.heartbeat):
+            folder.heartbeat.touch(mode=0o600)
         say(event)
 
     return both

@@ -12,6 +12,7 @@ import msgspec
 
 from autotune.engines.base import Engine, Fetch, Where
 from autotune.events import Listener
+from autotune.load.gates import GateLimits
 from autotune.server.cancel import Waiting
 from autotune.server.gpu import GpuProbe
 from autotune.server.ports import fresh_port
@@ -29,7 +30,8 @@ class Rig(msgspec.Struct, frozen=True, kw_only=True):
     """``study_id`` marks every process of this study, ``searched`` names its parameters, frozen ones left out.
 
     ``gpu_baseline`` maps devices to the bytes used before the night's first server. ``prompts`` tells the loads of
-    the search (0) and of the confirmation (1) apart, so that no prompt is ever sent twice.
+    the search (0) and of the confirmation (1) apart, so that no prompt is ever sent twice. ``gates`` are the limits
+    beyond which a load is no measurement.
     """
 
     study: Study
@@ -44,6 +46,7 @@ class Rig(msgspec.Struct, frozen=True, kw_only=True):
     waiting: Waiting
     say: Listener
     prompts: int = 0
+    gates: GateLimits = GateLimits()
 
     @property
     def cores(self) -> int:

@@ -14,8 +14,10 @@ ROOT = Path(__file__).parent.parent / "autotune"
 LAYERS = (
     {"errors", "values", "events", "__init__"},
     {"space", "diagnosis", "verdict", "export", "engines", "study"},
+    {"budget", "standing"},
     {"server", "load", "search", "sim", "report"},
-    {"budget", "trial", "night", "tune", "planning", "doctor", "confirm"},
+    {"brief", "rig", "trouble", "surroundings", "loading", "trial", "planning", "exporting", "night", "tune"}
+    | {"confirm", "overview", "doctor", "repairing"},
     {"cli", "__main__"},
 )
 ONLY_IMPORTERS = {"typer": {"cli"}, "optuna": {"search"}, "pandas": {"report"}, "plotly": {"report"}}
