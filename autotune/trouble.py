@@ -8,7 +8,8 @@ from typing import Literal
 
 import msgspec
 
-from autotune.diagnosis.diagnose import Facts, diagnose
+from autotune.diagnosis.case import Facts
+from autotune.diagnosis.diagnose import diagnose
 from autotune.errors import NightStopped
 from autotune.rig import Rig
 from autotune.values import Diagnosis, Infeasible, Outcome, Refused, Value

@@ -7,7 +7,7 @@ from typing import Annotated, cast, get_args
 
 import typer
 
-from autotune.diagnosis.diagnose import Facts, Phase
+from autotune.diagnosis.case import Facts, Phase
 from autotune.diagnosis.report import as_json, as_text, diagnose_file
 from autotune.errors import InputError
 
