@@ -21,7 +21,7 @@ def finalist_levels(alpha: float, shares: tuple[float, ...], starts: tuple[int, 
 
     ``shares`` divide the level (they sum to 1); ``starts`` counts baseline first, then each finalist; ``df``
     are those of the common variance. Weighted Dunnett: the shared baseline makes the tests correlated,
-    which is integrated exactly, so less is lost than by Bonferroni (Dunnett 1955; Xie 2012).
+    which is integrated numerically, so less is lost than by Bonferroni (Dunnett 1955; Xie 2012).
     """
     if len(shares) == 1:
         return (alpha,)

@@ -18,20 +18,23 @@ METRIC = "output_throughput_tok_s"
 BASE_TOK_S = 18_000.0
 WITHIN = 0.005
 BASELINE_EVERY = 4
+SLOW = 0.2
 
 
 class World(msgspec.Struct, frozen=True, kw_only=True):
     """A machine. ``gains`` are the true relative gains of the configurations over the baseline.
 
     ``noise`` is the relative deviation between starts. Drift multiplies every value by (1 + drift) in the
-    course of the study: steadily over all starts, by one step in the middle of the confirmation, or as a
-    random walk whose end has that deviation.
+    course of the study: steadily over all starts, by one step in the middle of the confirmation (cold: after
+    its first start), or as a random walk whose end has that deviation. ``slow_share`` of the starts are
+    ``SLOW`` slower for no reason.
     """
 
     gains: tuple[float, ...]
     noise: float
     drift: float = 0.0
-    shape: Literal["line", "step", "walk"] = "line"
+    shape: Literal["line", "step", "cold", "walk"] = "line"
+    slow_share: float = 0.0
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +42,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     finalists: int = 1
     blocks: int = 5
-    bracket: bool = True
+    more_baseline: bool = True
     search: bool = False
     looks: tuple[int, ...] = ()
 
@@ -64,6 +67,7 @@ class Machine:
         """Value and within-start standard error of the next start of a configuration with that true gain."""
         log = np.log1p(gain) + self.level[min(self.done, len(self.level) - 1)]
         log += self.rng.normal(0.0, self.world.noise) + self.rng.normal(0.0, WITHIN)
+        log += np.log1p(-SLOW) * (self.rng.random() < self.world.slow_share)
         self.done += 1
         value = BASE_TOK_S * float(np.exp(log))
         return value, value * WITHIN
@@ -71,7 +75,7 @@ class Machine:
 
 def _drift(world: World, rng: np.random.Generator, starts: int, middle: int) -> np.ndarray:
     size = np.log1p(world.drift)
-    if world.shape == "step":
+    if world.shape in ("step", "cold"):
         return np.where(np.arange(starts) < middle, 0.0, size)
     if world.shape == "walk":
         return np.cumsum(rng.normal(0.0, size / np.sqrt(starts), starts))
@@ -82,8 +86,8 @@ def run_study(world: World, plan: Plan, seed: int) -> Answer:
     """The whole study, by the functions that the product uses."""
     rng = np.random.default_rng(seed)
     searched = len(world.gains) + 1 + len(world.gains) // BASELINE_EVERY if plan.search else 0
-    confirm = (plan.finalists + 1) * plan.blocks + 2 * plan.bracket
-    machine = Machine(world, rng, searched + confirm, searched + confirm // 2)
+    confirm = (plan.finalists + 1) * plan.blocks + 2 * plan.more_baseline
+    machine = Machine(world, rng, searched + confirm, searched + (1 if world.shape == "cold" else confirm // 2))
     chosen, noise = _search(world, plan, machine) if plan.search else (tuple(range(plan.finalists)), None)
     gains = (0.0, *(world.gains[i] for i in chosen))
     judgement, starts = _confirm(gains, plan, machine, noise, seed)
@@ -115,15 +119,15 @@ def _confirm(
     gains: Sequence[float], plan: Plan, machine: Machine, noise: NoiseModel | None, seed: int
 ) -> tuple[Judgement, int]:
     """Runs the schedule; with looks, stops at the first look that decides for a gain or a loss."""
-    schedule = plan_schedule(finalists=len(gains) - 1, blocks=plan.blocks, seed=seed, bracket=plan.bracket)
+    schedule = plan_schedule(finalists=len(gains) - 1, blocks=plan.blocks, seed=seed, more_baseline=plan.more_baseline)
     rules = Rules(looks=plan.looks, planned=plan.blocks)
     starts: list[Start] = []
     for n, slot in enumerate(schedule.slots):
         value, stderr = machine.start(gains[slot.arm])
         starts.append(Start(arm=slot.arm, block=slot.block, value=value, stderr=stderr))
         after = schedule.slots[n + 1 : n + 2]
-        ended = slot.block is not None and (not after or after[0].block != slot.block)
-        if ended and slot.block is not None and slot.block + 1 in plan.looks and slot.block + 1 < plan.blocks:
+        ended = not after or after[0].block != slot.block
+        if ended and slot.block + 1 in plan.looks and slot.block + 1 < plan.blocks:
             early = judge(starts, metric=METRIC, noise=noise, rules=rules)
             if early.headline.kind != "no difference":
                 return early, len(starts)
