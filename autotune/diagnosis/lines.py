@@ -31,7 +31,9 @@ class Line(msgspec.Struct, frozen=True):
     """One message. ``index`` counts the lines of the log from 0; JSON and progress bars may give several.
 
     ``time_s`` orders lines within one year (month, day and time of day as seconds). ``rank`` is the rank or
-    process that speaks, as far as a prefix says so, ``raw`` the text as it was, without colours.
+    process that speaks, as far as a prefix says so, ``raw`` the text as it was, without colours. ``owned``: the writer
+    itself put a prefix on it, ``clocked``: with its own stamp; that of a container or journal is on every line, and
+    often in another time zone.
     """
 
     index: int
@@ -41,6 +43,8 @@ class Line(msgspec.Struct, frozen=True):
     rank: str = ""
     level: str = ""
     progress: bool = False
+    owned: bool = False
+    clocked: bool = False
 
 
 class _Coat:
@@ -50,6 +54,8 @@ class _Coat:
         self.time_s: float | None = None
         self.rank = ""
         self.level = ""
+        self.owned = False
+        self.clocked = False
 
 
 def _seconds(month: str, day: str, clock: tuple[str, str, str], fraction: str | None) -> float:
@@ -64,12 +70,18 @@ def _stamp(coat: _Coat, text: str) -> None:
         coat.time_s = _seconds(month, day, (hour, minute, second), fraction)
 
 
+def _take_clock(coat: _Coat, found: re.Match[str]) -> None:
+    _stamp(coat, found.group(0))
+    coat.clocked = True
+
+
 def _take_stamp(coat: _Coat, found: re.Match[str]) -> None:
     _stamp(coat, found.group(0))
 
 
 def _take_sglang(coat: _Coat, found: re.Match[str]) -> None:
     _stamp(coat, found.group(1))
+    coat.clocked = True
     coat.rank = found.group(2).strip() or coat.rank
 
 
@@ -94,6 +106,7 @@ def _take_level(coat: _Coat, found: re.Match[str]) -> None:
 def _take_glog(coat: _Coat, found: re.Match[str]) -> None:
     letter, month, day, hour, minute, second, fraction = found.groups()
     coat.level = _LETTER[letter]
+    coat.clocked = True
     coat.time_s = _seconds(month, day, (hour, minute, second), fraction)
 
 
@@ -102,6 +115,7 @@ def _take_nothing(coat: _Coat, found: re.Match[str]) -> None:
 
 
 Taker = Callable[[_Coat, "re.Match[str]"], None]
+_OUTER: tuple[Taker, ...] = (_take_nothing, _take_stamp)
 
 
 def _coats(*pairs: tuple[str, Taker]) -> tuple[tuple[re.Pattern[str], Taker], ...]:
@@ -112,7 +126,7 @@ _CLOCK = r"\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 _COMPOSE = (r"[A-Za-z0-9][\w.-]{0,80} *\| ?(?!\s*\d+/)", _take_nothing)
 _BRACKET = _coats(
     (rf"\[(\d{{4}}-\d\d-\d\d[ T]{_CLOCK})Z?((?: [A-Z_]+\d+)*)\] ?", _take_sglang),
-    (rf"\[(?:\d\d-\d\d )?{_CLOCK}\] ?", _take_stamp),
+    (rf"\[(?:\d\d-\d\d )?{_CLOCK}\] ?", _take_clock),
     (r"\[rank(\d+)\]:? ?", _take_rank),
     (r"\[((?:[A-Z_]+\d+)(?: [A-Z_]+\d+)*)\] ?", _take_plain_rank),
     (r"\[[\w.-]{1,80}\] *\| ?", _take_nothing),
@@ -127,7 +141,7 @@ _BRACKET = _coats(
 _PAREN = _coats((r"\(([A-Za-z][^()]{0,80}?[= ]?pid=\d+[^()]{0,40})\) ?", _take_tag), (r"\((pid=\d+)\) ?", _take_tag))
 _DIGIT = _coats(
     (rf"\d{{4}}-\d\d-\d\d[T ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?(?: (?:stdout|stderr) [FP])?(?: -)? ?", _take_stamp),
-    (rf"\d\d-\d\d {_CLOCK} (?:\[?[\w./<>-]+:\d+\])? ?", _take_stamp),
+    (rf"\d\d-\d\d {_CLOCK} (?:\[?[\w./<>-]+:\d+\])? ?", _take_clock),
     (r"\d+\.\d\d\.\d{3}\.\d{3} (?:([EWID]) )", _take_level),
     (r"\d{1,3}: (?=\[|\(|[A-Z])", _take_nothing),
     _COMPOSE,
@@ -159,19 +173,20 @@ def _choices(text: str) -> tuple[tuple[re.Pattern[str], Taker], ...]:
     return _ALPHA if first.isalpha() else ()
 
 
-def strip_prefixes(text: str) -> tuple[str, float | None, str, str]:
-    """Take off every known prefix: (message, seconds of the innermost stamp or None, rank, level)."""
+def _strip(text: str) -> tuple[str, _Coat]:
+    """Take off every known prefix: the message, and what the prefixes said (time of the innermost stamp)."""
     coat = _Coat()
     for _ in range(8):
         for pattern, take in _choices(text):
             found = pattern.match(text)
             if found and found.end() > 0:
                 take(coat, found)
+                coat.owned = coat.owned or take not in _OUTER
                 text = text[found.end() :]
                 break
         else:
             break
-    return text, coat.time_s, coat.rank, coat.level
+    return text, coat
 
 
 def _pieces(text: str) -> Iterator[str]:
@@ -218,8 +233,11 @@ def _from_json(index: int, record: dict[str, Any]) -> Iterator[Line]:
     for part in body.split("\n"):
         if part.strip():
             cut = part[:MAX_CHARS]
-            message, time_s, own_rank, own_level = strip_prefixes(cut)
-            yield Line(index, cut, message, time_s or outer.time_s, own_rank or rank, own_level or level)
+            message, coat = _strip(cut)
+            time_s = coat.time_s if coat.time_s is not None else outer.time_s
+            owned = coat.owned or bool(rank)
+            said = coat.level or level
+            yield Line(index, cut, message, time_s, coat.rank or rank, said, owned=owned, clocked=coat.clocked)
 
 
 def _clean(text: str) -> str:
@@ -240,8 +258,9 @@ def parse_line(index: int, text: str) -> Iterator[Line]:
             return
     for piece in _pieces(text):
         cut = piece[:MAX_CHARS]
-        message, time_s, rank, level = strip_prefixes(cut)
-        yield Line(index, cut, message, time_s, rank, level, bool("/" in message and _BAR.search(message)))
+        message, coat = _strip(cut)
+        bar = bool("/" in message and _BAR.search(message))
+        yield Line(index, cut, message, coat.time_s, coat.rank, coat.level, bar, coat.owned, coat.clocked)
 
 
 def _texts(log: str | bytes | Iterable[str] | Iterable[bytes]) -> Iterator[str]:
@@ -259,11 +278,14 @@ def read_lines(log: str | bytes | Iterable[str] | Iterable[bytes]) -> Iterator[L
     """
     time_s: float | None = None
     rank = ""
+    clocked = False
     for index, text in enumerate(_texts(log)):
         for line in parse_line(index, text):
-            if line.time_s is None and not line.rank:
-                yield msgspec.structs.replace(line, time_s=time_s, rank=rank) if time_s or rank else line
-            else:
-                time_s = line.time_s if line.time_s is not None else time_s
+            if line.owned:
                 rank = line.rank
-                yield line if line.time_s is not None else msgspec.structs.replace(line, time_s=time_s)
+            if line.time_s is not None and (line.clocked or not clocked):
+                time_s, clocked = line.time_s, clocked or line.clocked
+            if line.rank == rank and line.time_s == time_s:
+                yield line
+            else:
+                yield msgspec.structs.replace(line, time_s=time_s, rank=rank)

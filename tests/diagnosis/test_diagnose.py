@@ -115,8 +115,9 @@ def test_an_iterable_of_lines_is_read_once() -> None:
 def test_a_stalled_engine_behind_a_living_front_end() -> None:
     """Requests wait while nothing is generated: the log itself says that it hangs, however short the silence."""
     line = (
-        "(APIServer pid=1) INFO 04-15 02:10:{second:02d} [loggers.py:259] Engine 000: Avg prompt throughput: 0.0 tokens/s, "
-        "Avg generation throughput: 0.0 tokens/s, Running: 0 reqs, Waiting: 3 reqs, GPU KV cache usage: 0.0%\n"
+        "(APIServer pid=1) INFO 04-15 02:10:{second:02d} [loggers.py:259] Engine 000: "
+        "Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 0.0 tokens/s, "
+        "Running: 0 reqs, Waiting: 3 reqs, GPU KV cache usage: 0.0%\n"
     )
     log = "".join(line.format(second=second) for second in (3, 13, 23))
     assert diagnose(log, Facts(engine="vllm", phase="load", alive=True, silent_seconds=5)).kind == "hang"
@@ -126,9 +127,9 @@ def test_a_process_that_held_the_memory_before() -> None:
     """Weights that do not fit because another process holds the card are tried again after a clean-up."""
     head = "[2026-01-01 00:00:00 TP0] Load weight begin. avail mem=20 GB\n"
     text = (
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 79.11 GiB "
-        "of which 0.50 GiB is free. Of the allocated memory {own} GiB is allocated by PyTorch, and 0.10 GiB is reserved by "
-        "PyTorch but unallocated.\n"
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of "
+        "79.11 GiB of which 0.50 GiB is free. Of the allocated memory {own} GiB is allocated by PyTorch, and 0.10 GiB "
+        "is reserved by PyTorch but unallocated.\n"
     )
     facts = Facts(engine="sglang", phase="startup", exit_code=-9)
     assert diagnose(head + text.format(own="20.00"), facts).action == "retry"

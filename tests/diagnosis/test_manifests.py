@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from autotune.diagnosis import Facts, diagnose_file
+from autotune.diagnosis import Facts, diagnose, diagnose_file
 from autotune.diagnosis.rules import table
 from tests.diagnosis.cases import Case, labelled
 
@@ -22,6 +23,29 @@ def test_own_logs(case: Case) -> None:
     assert found.advice
     assert len(found.evidence) <= 4
     assert all(len(text) <= 300 for text in found.evidence)
+
+
+WRAPPERS = {
+    "compose": lambda line: f"llm-1  | {line}",
+    "kubernetes": lambda line: f"2026-02-19T15:08:29.114000001Z stderr F {line}",
+    "journal": lambda line: f"Feb 19 15:08:27 node7 server[77]: {line}",
+    "colour": lambda line: f"\x1b[32m{line}\x1b[0m",
+    "windows": lambda line: f"{line}\r",
+    "docker-json": lambda line: json.dumps({"log": line + "\n", "stream": "stderr", "time": "2026-02-19T15:08:29Z"}),
+}
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_wrapped_logs(wrapper: str) -> None:
+    """Whatever collected the lines, the diagnosis is that of the bare log."""
+    wrong = []
+    for case in labelled(OWN):
+        lines = case.path.read_text(encoding="utf-8").split("\n")
+        text = "\n".join(WRAPPERS[wrapper](line) for line in lines if line.strip() and "\r" not in line)
+        found = diagnose(text, case.facts)
+        if f"{found.kind}/{found.action}" not in case.accepted:
+            wrong.append((case.path.name, found.kind, found.action))
+    assert not wrong
 
 
 def test_every_class_is_covered() -> None:
