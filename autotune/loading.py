@@ -100,7 +100,7 @@ def _reporter(rig: Rig, number: int, lookouts: tuple[Watch, Onlooker]) -> Callab
     def report(seen: Progress) -> None:
         watch.hear(seen)
         onlooker.look()
-        warm = seen.phase != "warm-up"
+        warm = seen.phase != "warmup"
         phase: Phase = "load" if warm else "warm-up"
         if phase not in entered:
             entered.append(phase)
@@ -128,7 +128,15 @@ def _trouble(watch: Watch, server: RunningServer) -> Trouble | None:
         return None
     reason = alarm.reason if alarm else watch.failing or f"the server exited with code {exit_code} under load"
     silent_s = 60.0 if alarm and alarm.kind in ("stall", "crawl", "front_end") else 0.0
-    return Trouble(phase="load", reason=reason, exit_code=exit_code, alive=exit_code is None, silent_s=silent_s)
+    alive = exit_code is None
+    return Trouble(
+        phase="load",
+        reason=reason,
+        exit_code=exit_code,
+        alive=alive,
+        silent_s=silent_s,
+        failing=alive and alarm is None,
+    )
 
 
 def _reduce(rig: Rig, load: Load, raw: RawRun, around: Surroundings) -> Outcome | Retry:

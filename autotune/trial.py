@@ -19,7 +19,6 @@ from autotune.trouble import Retry, Trouble, judge_trouble, read_log
 from autotune.values import Config, Interrupted, Outcome, Timings, TrialResult, Value
 
 ATTEMPTS = 3
-BACKOFF_S = (5.0, 30.0)
 DISK_BYTES = 256 << 20
 
 
@@ -89,12 +88,14 @@ def _attempt(rig: Rig, ticket: Ticket, attempt: int, watch: Stopwatch) -> Outcom
         watch.lap("start_s" if server.process else "prepare_s")
         outcome = _while_serving(rig, ticket, server, attempt)
         watch.lap("load_s")
+        log = read_log(options.log_path) if isinstance(outcome, Trouble) and outcome.alive else None
         _enter(rig, ticket, "stop")
     watch.lap("stop_s")
     if server.teardown and (problem := server.teardown.problem()):
         rig.say(Note(text=f"trial {ticket.number}: {problem}", level="warning"))
     if isinstance(outcome, Trouble):
-        return judge_trouble(rig, outcome, options.log_path)
+        # The last words of a server that died are in the file only after the stop.
+        return judge_trouble(rig, outcome, options.log_path, read_log(options.log_path) if log is None else log)
     return outcome
 
 

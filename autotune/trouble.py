@@ -12,7 +12,7 @@ from autotune.diagnosis.case import Facts
 from autotune.diagnosis.diagnose import diagnose
 from autotune.errors import NightStopped
 from autotune.rig import Rig
-from autotune.values import Diagnosis, Infeasible, Outcome, Refused, Value
+from autotune.values import Diagnosis, Finding, Infeasible, Outcome, Refused, Value
 
 LOG_BYTES = 64 << 20
 ENVIRONMENT = frozenset({"port_in_use", "env_error", "oom_host", "nccl"})
@@ -20,7 +20,10 @@ ENVIRONMENT = frozenset({"port_in_use", "env_error", "oom_host", "nccl"})
 
 
 class Trouble(Value, frozen=True, kw_only=True):
-    """What was seen of a server that died, hung, or failed its requests. ``silent_s``: without a sign of work."""
+    """What was seen of a server that died, hung, or failed its requests. ``silent_s``: without a sign of work.
+
+    ``failing``: it lives and answers, but its answers are no good.
+    """
 
     phase: Literal["startup", "load"]
     reason: str
@@ -28,6 +31,7 @@ class Trouble(Value, frozen=True, kw_only=True):
     alive: bool = False
     silent_s: float = 0.0
     timed_out: str = ""
+    failing: bool = False
 
 
 class Retry(Value, frozen=True, kw_only=True):
@@ -50,14 +54,20 @@ class Retry(Value, frozen=True, kw_only=True):
         return Infeasible(diagnosis=self.diagnosis)
 
 
-def judge_trouble(rig: Rig, trouble: Trouble, log_path: Path) -> Outcome | Retry:
-    """Infeasible, or try again. Raises NightStopped where no other parameters would help."""
-    found = diagnose_trouble(rig, trouble, read_log(log_path))
+def judge_trouble(rig: Rig, trouble: Trouble, log_path: Path, log: str) -> Outcome | Retry:
+    """Infeasible, refused, or try again. Raises NightStopped where no other parameters would help.
+
+    ``log`` is what the server had written when the trouble was seen: afterwards it writes of its own end.
+    """
+    found = diagnose_trouble(rig, trouble, log)
     if found.action == "stop":
         shown = "; ".join(found.evidence[:2]) or trouble.reason
         raise NightStopped(f"{found.kind}: {shown}. {found.advice} (log: {log_path})")
     if found.action == "prune":
         return Infeasible(diagnosis=found)
+    if found.action == "discard":
+        refused = Refused(findings=(Finding(gate="failed_requests", message=trouble.reason, fatal=True),))
+        return Retry(reason=trouble.reason, kind=found.kind, refused=refused, attempts=2, pause_s=1.0)
     # A second hang of the same parameters is an answer; a second crash by chance is likelier.
     attempts = 2 if found.kind in ("hang", "kernel_error") else 3
     return Retry(reason=f"{found.kind}: {trouble.reason}", kind=found.kind, diagnosis=found, attempts=attempts)
@@ -78,13 +88,15 @@ def diagnose_trouble(rig: Rig, trouble: Trouble, log: str) -> Diagnosis:
         searched_flags=tuple(rig.space.get(name).flag_for(rig.version) for name in rig.searched),
     )
     found = diagnose(log, facts)
-    if found.action in ("prune", "retry", "stop"):
+    if found.action in ("prune", "retry", "stop") and not (trouble.failing and found.kind == "hang"):
         return _capped(found, trouble)
     kind, action, advice = _unexplained(trouble)
     return Diagnosis(kind=kind, action=action, evidence=(trouble.reason,), advice=advice, stage=found.stage)
 
 
-def _unexplained(trouble: Trouble) -> tuple[str, Literal["prune", "retry"], str]:
+def _unexplained(trouble: Trouble) -> tuple[str, Literal["prune", "retry", "discard"], str]:
+    if trouble.failing:
+        return "bench_failed", "discard", "see the reasons in the raw records of the load"
     if trouble.timed_out == "cap":
         return "hang", "prune", "raise timeouts.start_s if such a start is normal here"
     if trouble.alive:
