@@ -125,7 +125,9 @@ class Axis(msgspec.Struct, frozen=True):
         return self.values[int(snapped)] if self.values else snapped
 
     def _top(self) -> float:
-        return self.low + math.floor((self.high - self.low) / self.step + 1e-9) * self.step if self.step else self.high
+        if not self.step:
+            return self.high
+        return round(self.low + math.floor((self.high - self.low) / self.step + 1e-9) * self.step, _DIGITS)
 
     def _snap(self, number: float) -> int | float:
         if self.step:

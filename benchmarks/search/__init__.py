@@ -1,0 +1,1 @@
+"""A benchmark of searches in virtual time."""

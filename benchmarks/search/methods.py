@@ -1,0 +1,12 @@
+"""Every search of the benchmark, by the name of its row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from benchmarks.search.peers import OPTUNA
+from benchmarks.search.strategies import STRATEGIES
+from benchmarks.search.study import Method, Task
+
+METHODS: dict[str, Callable[[Task], Method]] = {**OPTUNA, **STRATEGIES}
+ABLATIONS: dict[str, Callable[[Task], Method]] = {}

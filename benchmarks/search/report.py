@@ -1,0 +1,95 @@
+"""The tables, as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from autotune.values import Value
+from benchmarks.search.score import LOOKS, Line, line, shown
+from benchmarks.search.study import Curve
+
+HELD_OUT = ("held out settings", "development settings")
+
+
+class Run(Value, frozen=True, kw_only=True):
+    """The studies of one method on one surface at one noise."""
+
+    method: str
+    surface: str
+    family: str
+    dims: int
+    noise: float
+    curves: tuple[Curve, ...]
+
+
+def report(runs: Sequence[Run], budget: int) -> str:
+    """All tables: summary by group and noise, then every surface at 5 %, then by the number of parameters."""
+    parts = []
+    for title, chosen in _groups(runs):
+        parts += [f"### {title}", "", *_summary(chosen, budget), ""]
+    middle = [r for r in runs if r.noise == 0.05]
+    parts += ["### Median starts to within 3 %, by surface, 5 % noise", "", *_matrix(middle, budget, _surface), ""]
+    held_out = [r for r in middle if r.family in HELD_OUT]
+    if held_out:
+        title = "### The same on random settings, by the number of parameters"
+        parts += [title, "", *_matrix(held_out, budget, lambda r: f"{r.dims} parameters")]
+    return "\n".join(parts)
+
+
+def _surface(run: Run) -> str:
+    return run.family
+
+
+def _groups(runs: Sequence[Run]) -> Iterable[tuple[str, list[Run]]]:
+    for noise in sorted({r.noise for r in runs}):
+        for name, of in (("H200 table", ("H200 table",)), ("random settings", HELD_OUT)):
+            if chosen := [r for r in runs if r.noise == noise and r.family in of]:
+                label = chosen[0].family
+                yield f"{label}, {noise:.0%} noise" if name else "", chosen
+        others = [r for r in runs if r.noise == noise and r.family not in ("H200 table", *HELD_OUT)]
+        if others:
+            yield f"simulator families together, {noise:.0%} noise", others
+
+
+def _summary(runs: Sequence[Run], budget: int) -> list[str]:
+    looks = ", ".join(str(k) for k in LOOKS)
+    head = [
+        f"| method | starts to 3 % | hours to 3 % | regret after {looks} starts, % "
+        f"| within 3 % after {looks}, {budget}, % of studies | lost to OOM, % |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    return head + [_row(line(name, _curves(runs, name)), budget) for name in _methods(runs)]
+
+
+def _row(found: Line, budget: int) -> str:
+    regret = " · ".join(f"{100 * r:.1f}" for r in found.regret)
+    within = " · ".join(f"{100 * w:.0f}" for w in found.within)
+    hours = "–" if found.hours == float("inf") else f"{found.hours:.2f}"
+    return (
+        f"| {found.method} | {shown(found.starts, budget)} | {hours} | {regret} | {within} | {100 * found.lost:.0f} |"
+    )
+
+
+def _matrix(runs: Sequence[Run], budget: int, column: object) -> list[str]:
+    assert callable(column)
+    columns = (
+        sorted({column(r): None for r in runs})
+        if runs and "parameters" in column(runs[0])
+        else list(dict.fromkeys(column(r) for r in runs))
+    )
+    lines = ["| method | " + " | ".join(columns) + " |", "| --- |" + " --- |" * len(columns)]
+    for name in _methods(runs):
+        cells = []
+        for wanted in columns:
+            found = line(name, _curves([r for r in runs if column(r) == wanted], name))
+            cells.append(shown(found.starts, budget))
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def _methods(runs: Sequence[Run]) -> list[str]:
+    return list(dict.fromkeys(r.method for r in runs))
+
+
+def _curves(runs: Sequence[Run], method: str) -> list[Curve]:
+    return [c for r in runs if r.method == method for c in r.curves]

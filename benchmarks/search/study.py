@@ -1,0 +1,97 @@
+"""One study: a method against a surface, and what its recommendation was worth after every start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from autotune.search.region import Region
+from autotune.values import Config, Infeasible, Measured, Timings, TrialResult
+from benchmarks.search.surfaces import Surface
+
+BASELINE = Config(params={})
+WHEN = "2026-01-01T00:00:00+00:00"
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """What a method is told before it begins."""
+
+    region: Region
+    seed: int
+    restarts: int
+    request_tokens: float
+
+
+class Method(Protocol):
+    """A search. Trial 0, the baseline, is told to it first."""
+
+    def ask(self) -> Config | None:
+        """The next configuration, None when it is done."""
+        ...
+
+    def tell(self, result: TrialResult) -> None: ...
+
+    def recommend(self) -> int:
+        """The number of the trial whose configuration it would serve."""
+        ...
+
+
+class Curve(msgspec.Struct, frozen=True, kw_only=True):
+    """After start i: ``regret[i]`` of the recommended configuration by its true value, ``clock_s[i]``, ``lost[i]``."""
+
+    regret: tuple[float, ...]
+    clock_s: tuple[float, ...]
+    lost: tuple[bool, ...]
+
+    def starts_within(self, margin: float) -> int | None:
+        """Starts until the recommendation is within ``margin`` and stays there, None: never."""
+        good = None
+        for i, regret in enumerate(self.regret):
+            if regret > margin:
+                good = None
+            elif good is None:
+                good = i + 1
+        return good
+
+    def first_within(self, margin: float) -> int | None:
+        """Starts until the recommendation is first within ``margin``, None: never."""
+        return next((i + 1 for i, regret in enumerate(self.regret) if regret <= margin), None)
+
+
+def run_study(make: Callable[[Task], Method], surface: Surface, best: float, noise: float, task: Task) -> Curve:
+    """The whole study. A method that ends early keeps its recommendation."""
+    method = make(task)
+    truths: list[float] = []
+    regret: list[float] = []
+    clock: list[float] = []
+    lost: list[bool] = []
+    config: Config | None = BASELINE
+    while config is not None and len(truths) < task.restarts:
+        number = len(truths)
+        start = surface.start(config, noise, f"{task.seed}|{number}|{surface.name}")
+        truths.append(start.true_tok_s or 0.0)
+        clock.append((clock[-1] if clock else 0.0) + start.cost_s)
+        lost.append(isinstance(start.outcome, Infeasible))
+        times = Timings(start_s=start.start_s, load_s=start.load_s, total_s=start.cost_s)
+        method.tell(
+            TrialResult(
+                number=number, config=config, outcome=start.outcome, timings=times, started_at=WHEN, finished_at=WHEN
+            )
+        )
+        regret.append(1.0 - truths[method.recommend()] / best)
+        config = method.ask() if len(truths) < task.restarts else None
+    regret += [regret[-1]] * (task.restarts - len(regret))
+    return Curve(regret=tuple(regret), clock_s=tuple(clock), lost=tuple(lost))
+
+
+def best_seen(results: list[TrialResult]) -> int:
+    """The trial with the best measured value: what most tools recommend."""
+    measured = [r for r in results if isinstance(r.outcome, Measured)]
+    return max(measured, key=_score).number
+
+
+def _score(result: TrialResult) -> float:
+    assert isinstance(result.outcome, Measured)
+    return result.outcome.score.value
