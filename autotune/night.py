@@ -73,12 +73,17 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
         """Derive the bounds from what the baseline's server reported, once for all nights of this study."""
         if known := self.region():
             return known
-        kv = stated_kv_capacity(effective.kv_tokens, "server") if effective.kv_tokens else expected_kv(self.brief)
-        region = Region(space=self.brief.space, bounds=derive_bounds(self.brief.space, self.brief.bound_inputs(kv)))
+        region = derive_region(self.brief, effective)
         write_record(self.folder.bounds, region)
         for bound in region.bounds:
             self.rig.say(Note(text=f"bounds: {bound.name}: {bound.derivation}"))
         return region
+
+
+def derive_region(brief: Brief, effective: Effective) -> Region:
+    """The bounds that follow from what the baseline's server reported. Raises InputError where none are left."""
+    kv = stated_kv_capacity(effective.kv_tokens, "server") if effective.kv_tokens else expected_kv(brief)
+    return Region(space=brief.space, bounds=derive_bounds(brief.space, brief.bound_inputs(kv)))
 
 
 def found_facts(brief: Brief) -> dict[str, str]:
@@ -131,14 +136,12 @@ def open_night(brief: Brief, say: Listener, waiting: Waiting) -> Iterator[Night]
     folder = brief.folder
     folder.create()
     with study_lock(folder.lock, now_text()):
-        manifest = _manifest(brief)
+        manifest = write_manifest(brief)
         say = _also_to_file(folder, say)
-        _clean_up(brief, manifest, say, waiting)
+        clean_up(brief, manifest, say, waiting)
         raise_descriptor_limit(brief.study.workload.concurrency + SPARE_DESCRIPTORS)
         rig = _rig(brief, manifest, say, waiting)
-        with Searcher.open(
-            brief.study.name, brief.study.storage or folder.database, _strategy(brief.study)
-        ) as searcher:
+        with Searcher.open(brief.study.name, brief.study.storage or folder.database, strategy(brief.study)) as searcher:
             night = Night(brief=brief, rig=rig, searcher=searcher)
             for cut in rig.records.settle_interrupted("the tuner was ended before this trial was settled", now_text()):
                 say(Note(text=f"trial {cut.number} was cut off earlier and runs again"))
@@ -146,7 +149,8 @@ def open_night(brief: Brief, say: Listener, waiting: Waiting) -> Iterator[Night]
             yield night
 
 
-def _manifest(brief: Brief) -> Manifest:
+def write_manifest(brief: Brief) -> Manifest:
+    """The manifest on record; the first time, written. Hold the lock."""
     known = read_record(brief.folder.manifest, Manifest)
     if known is not None:
         return known
@@ -166,8 +170,8 @@ def study_id(folder: StudyFolder, manifest: Manifest) -> str:
     return f"{manifest.study}-{hashlib.sha256(told).hexdigest()[:12]}"
 
 
-def _clean_up(brief: Brief, manifest: Manifest, say: Listener, waiting: Waiting) -> None:
-    """Stop what a killed tuner left running, and nothing else."""
+def clean_up(brief: Brief, manifest: Manifest, say: Listener, waiting: Waiting) -> None:
+    """Stop what a killed tuner left running, and nothing else. Hold the lock."""
     records = Records(brief.folder)
     files = [records.trial(begun.number).identity for begun in records.interrupted()]
     identities = [found for path in files if (found := read_record(path, ServerIdentity)) is not None]
@@ -200,9 +204,13 @@ def _rig(brief: Brief, manifest: Manifest, say: Listener, waiting: Waiting) -> R
     )
 
 
+def machine_file(folder: StudyFolder) -> Path:
+    return folder.root / "machine.json"
+
+
 def _gpu_baseline(folder: StudyFolder, gpu: GpuProbe, say: Listener) -> dict[int, int]:
     """The least that was seen in use before a server of this study, in this boot."""
-    path, boot = folder.root / "machine.json", boot_id()
+    path, boot = machine_file(folder), boot_id()
     now = used_by_device(gpu)
     for device in gpu.devices():
         if device.used_bytes > OCCUPIED_SHARE * device.total_bytes:
@@ -215,7 +223,8 @@ def _gpu_baseline(folder: StudyFolder, gpu: GpuProbe, say: Listener) -> dict[int
     return now
 
 
-def _strategy(study: Study) -> Strategy:
+def strategy(study: Study) -> Strategy:
+    """How the study is searched."""
     up = metric_of(study.objective.metric).direction == "maximise"
     direction: Direction = "maximize" if up else "minimize"
     return Strategy(

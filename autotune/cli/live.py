@@ -23,12 +23,19 @@ from autotune.events import (
 )
 
 
+class _Console(Console):
+    """Rich would end the process, and swap stdout for /dev/null, when whoever reads stderr is gone."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 class Narrator:
     """Hears events, prints to stderr. With ``json`` each event but load progress is a line of JSON."""
 
     def __init__(self, *, json: bool = False, console: Console | None = None) -> None:
         self._json = json
-        self._console = console or Console(stderr=True, highlight=False, soft_wrap=True)
+        self._console = console or _Console(stderr=True, highlight=False, soft_wrap=True)
         self._status = Status("", console=self._console) if self._console.is_terminal and not json else None
         self._trial = ""
         self._phase = ""

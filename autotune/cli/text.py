@@ -5,6 +5,7 @@ from __future__ import annotations
 from autotune.doctor import Examination
 from autotune.events import NightEnded
 from autotune.overview import Overview, TrialLine
+from autotune.repairing import Repaired
 from autotune.values import Config, Infeasible, Interrupted, Measured, Outcome, Refused
 
 
@@ -74,3 +75,12 @@ def ended_text(ended: NightEnded, seen: Overview) -> str:
 def doctor_text(found: Examination) -> str:
     """What the doctor saw, a line each, problems marked."""
     return "\n".join(f"{'ok  ' if check.ok else 'FIX '} {check.name}: {check.text}" for check in found.checks)
+
+
+def repaired_text(done: Repaired) -> str:
+    """What a repair did."""
+    lines = [f"set aside: {name}" for name in done.set_aside] or ["nothing was damaged"]
+    if done.interrupted:
+        lines.append(f"{done.interrupted} trials have no sound result and run again")
+    lines.append(f"study {done.study}: the database holds the {done.settled} settled trials of the records")
+    return "\n".join(lines)

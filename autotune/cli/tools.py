@@ -5,16 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, cast, get_args
 
+import msgspec
 import typer
 
+from autotune.brief import read_brief
+from autotune.cli.text import repaired_text
 from autotune.diagnosis.case import Facts, Phase
 from autotune.diagnosis.report import as_json, as_text, diagnose_file
 from autotune.errors import InputError
+from autotune.repairing import repair as repair_study
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
     app.command()(diagnose)
+    app.command()(repair)
 
 
 def diagnose(
@@ -38,3 +43,12 @@ def diagnose(
     )
     found = diagnose_file(log, facts)
     typer.echo(as_json(found) if json else as_text(found))
+
+
+def repair(
+    study: Annotated[Path, typer.Argument(metavar="STUDY", help="A study file, or the name of a shipped one.")],
+    json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+) -> None:
+    """Set damaged files of a study aside and write its database again from the records. Deletes nothing."""
+    done = repair_study(read_brief(study))
+    typer.echo(msgspec.json.encode(done).decode() if json else repaired_text(done))

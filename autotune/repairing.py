@@ -1,0 +1,105 @@
+"""``autotune repair``: from the records that are sound to a study that can go on. Nothing is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from autotune.brief import Brief, read_brief
+from autotune.errors import InputError
+from autotune.night import Machine, clean_up, derive_region, machine_file, resolve, strategy, write_manifest
+from autotune.rig import now_text
+from autotune.search.region import Region
+from autotune.search.searcher import Searcher, repair_storage
+from autotune.server.cancel import Waiting
+from autotune.server.process import ServerIdentity
+from autotune.standing import baseline_of, settled
+from autotune.study.folder import StudyFolder
+from autotune.study.lock import study_lock
+from autotune.study.manifest import Manifest
+from autotune.study.record import Records, quarantine, read_record, write_record
+from autotune.study.repair import set_aside_damaged_records
+from autotune.values import Measured, Value
+
+
+class Repaired(Value, frozen=True, kw_only=True):
+    """What a repair found and did. ``set_aside`` has the new names of what could not be used."""
+
+    study: str
+    folder: str
+    set_aside: tuple[str, ...]
+    settled: int
+    interrupted: int
+
+
+def repair(brief: Brief) -> Repaired:
+    """Set aside what cannot be read, then write bounds and storage again from the records.
+
+    Trials without a sound result count as interrupted and run again. Raises InputError where there is nothing to
+    repair or the storage has another trouble, StudyLocked while a tuner works on it.
+    """
+    brief = find_damaged(brief)
+    folder, records = brief.folder, Records(brief.folder)
+    if not folder.root.is_dir():
+        raise InputError(f"{brief.path.name}: nothing to repair in {folder.root}")
+    with study_lock(folder.lock, now_text()):
+        aside = [*set_aside_damaged_records(records), *_set_aside_misshapen(records)]
+        if (database := repair_storage(folder.database)) is not None:
+            aside.append(database)
+        clean_up(brief, write_manifest(brief), lambda _: None, Waiting())
+        cut = records.settle_interrupted("found unsettled by a repair", now_text())
+        with Searcher.open(brief.study.name, brief.study.storage or folder.database, strategy(brief.study)) as searcher:
+            searcher.rebuild(records.results(), _region(brief, records))
+    return Repaired(
+        study=brief.study.name,
+        folder=str(folder.root),
+        set_aside=tuple(str(path.relative_to(folder.root)) for path in aside),
+        settled=len(settled(records.results())),
+        interrupted=len(cut),
+    )
+
+
+def find_damaged(brief: Brief) -> Brief:
+    """The study under the name that ``tune`` would use; one whose manifest is damaged comes first."""
+    for name in _names(brief):
+        if _is_misshapen(StudyFolder(brief.folder.root.parent / name).manifest, Manifest):
+            return brief if name == brief.study.name else read_brief(brief.path, name)
+    return resolve(brief)
+
+
+def _names(brief: Brief) -> Iterator[str]:
+    """The study's own name and those that ``--force`` gave, as far as they have folders."""
+    number, name = 1, brief.study.name
+    while (brief.folder.root.parent / name).exists():
+        yield name
+        number += 1
+        name = f"{brief.study.name}-{number}"
+
+
+def _set_aside_misshapen(records: Records) -> list[Path]:
+    """Records that are sound JSON of another shape than this version writes."""
+    shapes: list[tuple[Path, Any]] = [(records.folder.bounds, Region), (machine_file(records.folder), Machine)]
+    shapes += [(records.trial(number).identity, ServerIdentity) for number in records.numbers()]
+    return [quarantine(path) for path, shape in shapes if _is_misshapen(path, shape)]
+
+
+def _is_misshapen(path: Path, shape: Any) -> bool:
+    try:
+        read_record(path, shape)
+    except InputError:
+        return True
+    return False
+
+
+def _region(brief: Brief, records: Records) -> Region | None:
+    """The bounds on record, else those that follow from the baseline, written down; None before there is one."""
+    if (known := read_record(brief.folder.bounds, Region)) is not None:
+        return known
+    base = baseline_of(records.results())
+    if base is None:
+        return None
+    assert isinstance(base.outcome, Measured)
+    region = derive_region(brief, base.outcome.effective)
+    write_record(brief.folder.bounds, region)
+    return region
