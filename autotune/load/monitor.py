@@ -8,7 +8,7 @@ import numpy as np
 
 from autotune.load.metrics import estimate_metric
 from autotune.load.records import ClientHealth
-from autotune.load.sample import Sample, find_window
+from autotune.load.sample import Sample, find_window, wave_s
 from autotune.load.spec import Done, Heartbeat, LoadSpec, Progress
 from autotune.load.stats import relative_half_width
 from autotune.load.timeline import Floats, interpolated, should_end, span_counts
@@ -76,8 +76,10 @@ class Monitor:
         width = relative_half_width(self.estimate) if self.estimate else math.inf
         if reason := should_end(self.window_s, self.estimate, width, workload):
             return reason
-        # Without streaming the window trails one latency behind; allow for it once.
-        return "max_s" if now > workload.warmup_max_s + workload.max_s + self._trail(now) else ""
+        # Without streaming the window trails one latency behind; allow for it once. A window holds a whole wave.
+        wave = wave_s(self._sample(), workload)
+        latest = workload.warmup_max_s + max(workload.max_s, wave) + self._trail(now)
+        return "max_s" if now > latest else ""
 
     def progress(self, now: float) -> Progress:
         lasts = self._lasts()

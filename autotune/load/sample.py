@@ -102,7 +102,7 @@ def find_window(sample: Sample, workload: Workload) -> Window | None:
     """The steady window so far, or None while there is none.
 
     It begins after the first generation (or when the warm-up has taken ``warmup_max_s``) and once throughput no
-    longer trends, and spans whole waves where there are enough of them.
+    longer trends, and spans whole waves.
     """
     earliest = min(earliest_start(sample, workload), workload.warmup_max_s)
     if sample.end - earliest < 2 * BIN_S:
@@ -116,7 +116,10 @@ def find_window(sample: Sample, workload: Workload) -> Window | None:
     rates = sample.output(edges) / bin_s
     start = window_start(rates, float(edges[0]), workload.warmup_max_s, period)
     waves = math.floor((sample.end - start) / wave + 1e-6) if wave else 0
-    if waves >= 3:
+    if wave and not waves:
+        # Requests that begin together prefill together: a part of a wave says nothing of the whole.
+        return None
+    if waves:
         start = sample.end - waves * wave
     return Window(start=start, end=sample.end, bin_s=bin_s, period=period)
 
