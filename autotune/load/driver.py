@@ -62,6 +62,7 @@ class LoadRun:
         self._folder = Path(spec.folder)
         self._messages: queue.Queue[Message] = queue.Queue()
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._ended: set[int] = set()
 
     def run(self, on_progress: Callable[[Progress], None], should_stop: Callable[[], str | None]) -> RawRun:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -121,9 +122,14 @@ class LoadRun:
                 worker, message = self._messages.get(timeout=left)
             except queue.Empty:
                 return
-            if isinstance(message, Heartbeat):
-                self.monitor.take(worker, message)
-            elif message is None and not self.monitor.finished(worker):
+            self._take(worker, message)
+
+    def _take(self, worker: int, message: Heartbeat | str | None) -> None:
+        if isinstance(message, Heartbeat):
+            self.monitor.take(worker, message)
+        elif message is None:
+            self._ended.add(worker)
+            if not self.monitor.finished(worker):
                 raise self._broken(worker, "died")
 
     def _stop(self) -> None:
@@ -133,13 +139,8 @@ class LoadRun:
 
     def _gather(self, ended: str) -> RawRun:
         deadline = time.monotonic() + GATHER_S
-        open_ends = set(range(self.workers))
-        while open_ends:
-            worker, message = self._next(deadline - time.monotonic())
-            if isinstance(message, Heartbeat):
-                self.monitor.take(worker, message)
-            elif message is None:
-                open_ends.discard(worker)
+        while len(self._ended) < self.workers:
+            self._take(*self._next(deadline - time.monotonic()))
         parts = [self._load_part(worker) for worker in range(self.workers)]
         workload = self.spec.workload
         meta = Meta(
@@ -152,8 +153,6 @@ class LoadRun:
         )
         raw = records.merge(parts, meta)
         records.save(raw, raw_path(self._folder, self.spec.level))
-        for worker in range(self.workers):
-            self._part(worker).unlink(missing_ok=True)
         return raw
 
     def _load_part(self, worker: int) -> RawRun:
@@ -163,15 +162,16 @@ class LoadRun:
 
     def _kill(self) -> None:
         for process in self._processes:
-            for pipe in (process.stdin, process.stdout):
-                if pipe is process.stdin and pipe is not None:
-                    with contextlib.suppress(OSError):
-                        pipe.close()
+            with contextlib.suppress(OSError):
+                if process.stdin is not None:
+                    process.stdin.close()
             try:
                 process.wait(timeout=2.0)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        for worker in range(self.workers):
+            self._part(worker).unlink(missing_ok=True)
 
     def _next(self, timeout_s: float) -> Message:
         try:

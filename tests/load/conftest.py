@@ -70,6 +70,8 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     def close(self) -> None:
+        if not self._thread.is_alive():
+            return
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(30)
 
