@@ -96,11 +96,17 @@ def self_test(workload: Workload, rate_tok_s: float, seconds: float = 5.0) -> He
 @contextlib.contextmanager
 def double(first_s: float, gap_s: float, *flags: str) -> Iterator[str]:
     """The server double as a process: first token after ``first_s``, then one every ``gap_s``; yields its URL."""
+    with simulator("--sim-schedule", f"{first_s * 1e3:g}:{gap_s * 1e3:g}", *flags) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def simulator(*flags: str) -> Iterator[str]:
+    """The simulated server as a process with these flags, ready to answer; yields its URL."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
-    schedule = f"{first_s * 1e3:g}:{gap_s * 1e3:g}"
-    command = [sys.executable, "-m", "autotune.sim", "--sim-schedule", schedule, "--port", str(port), *flags]
+    command = [sys.executable, "-m", "autotune.sim", "--port", str(port), *flags]
     with tempfile.TemporaryDirectory() as folder, (Path(folder) / "double.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
         url = f"http://127.0.0.1:{port}"
