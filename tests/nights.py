@@ -14,13 +14,43 @@ from typing import Any
 
 import msgspec
 
-from autotune.server.proctable import mark_of, read_table
+from autotune.brief import read_brief
+from autotune.events import Listener
+from autotune.load.gates import GateLimits
+from autotune.night import write_manifest
+from autotune.rig import Rig
+from autotune.server.cancel import Waiting
+from autotune.server.gpu import NoGpu
+from autotune.server.proctable import read_table
 from autotune.study.folder import StudyFolder
-from autotune.study.record import Records
-from autotune.values import TrialResult
+from autotune.study.record import Begun, Records
+from autotune.values import (
+    Config,
+    Effective,
+    Estimate,
+    Measured,
+    Measurement,
+    Outcome,
+    ParamValue,
+    Timings,
+    TrialResult,
+)
 
 ROOT = Path(__file__).parent.parent
-LIMIT_S = 90.0
+LIMIT_S = 120.0
+BRAND = "AUTOTUNE_TEST_NIGHT"
+
+# A machine that is busy with other tests must not refuse a measurement.
+WIDE = GateLimits(
+    cpu_share=100.0,
+    lag_typical_s=100.0,
+    in_flight_share=0.0,
+    generations=0.0,
+    requests=1,
+    window_share=0.0,
+    drift=1e9,
+    host_busy=2.0,
+)
 
 TEMPLATE = """
 name = "{name}"
@@ -84,7 +114,9 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
 def begin(*arguments: str | Path, cwd: Path | None = None) -> subprocess.Popen[str]:
     """``autotune`` with these arguments, its gates wide open for a busy machine."""
     argv = [sys.executable, "-m", "tests.tuner", *map(str, arguments)]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    # Inherited by all that this command starts, so that whatever is left of it can be found.
+    brand = next((str(path.parent) for path in arguments if isinstance(path, Path)), "")
+    env = {**os.environ, "PYTHONPATH": str(ROOT), BRAND: brand}
     return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd, env=env)
 
 
@@ -110,12 +142,24 @@ def result_bytes(study: Path) -> dict[int, bytes]:
     return {number: path.read_bytes() for number, path in files.items() if path.exists()}
 
 
-def servers(study: Path) -> list[int]:
-    """Live processes that carry the mark of a server of this study."""
-    marks = {json.loads(path.read_text())["mark"] for path in study.parent.glob("*/trials/*/server.json")}
-    ids = {mark.split("/")[0] for mark in marks}
-    found = [(row.pid, mark_of(row.pid)) for row in read_table()]
-    return [pid for pid, mark in found if mark and mark.split("/")[0] in ids]
+def left(study: Path) -> list[str]:
+    """Live processes that commands on this study have started, by name and number."""
+    wanted = f"{BRAND}={study.parent}".encode()
+    return [f"{row.name} {row.pid}" for row in read_table() if wanted in _environment(row.pid)]
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def events(study: Path, kind: str, name: str = "short") -> list[dict[str, Any]]:
+    """What events.jsonl holds of one kind; a line that is being written is left out."""
+    path = StudyFolder.beside(study, name).events
+    lines = path.read_text().split("\n")[:-1] if path.exists() else []
+    return [event for event in map(json.loads, lines) if event["type"] == kind]
 
 
 def wait_for(what: Callable[[], Any], limit_s: float = LIMIT_S) -> Any:
@@ -138,3 +182,62 @@ def result(study: Path, number: int) -> TrialResult:
     found = records(study).result(number)
     assert found is not None
     return found
+
+
+def rig(study: Path, say: Listener = lambda _: None, waiting: Waiting | None = None) -> Rig:
+    """What the trials of a study share, without a night around it."""
+    brief = read_brief(study)
+    brief.folder.create()
+    return Rig(
+        study=brief.study,
+        study_id=f"test-{os.getpid()}-{time.monotonic_ns()}",
+        engine=brief.engine,
+        space=brief.space,
+        version=brief.version,
+        searched=brief.searched(),
+        records=Records(brief.folder),
+        gpu=NoGpu(),
+        gpu_baseline={},
+        waiting=waiting or Waiting(),
+        say=say,
+        gates=WIDE,
+    )
+
+
+def score(value: float) -> Measured:
+    """An outcome with this score."""
+    figures = Measurement(
+        whole={},
+        steady={"output_throughput_tok_s": value},
+        estimates={},
+        requests_completed=9,
+        requests_failed=0,
+        warmup_s=1.0,
+        window_s=2.0,
+        duration_s=3.0,
+    )
+    effective = Effective(source="server_info", kv_tokens=12190)
+    return Measured(
+        score=Estimate(value=value, stderr=0.01 * value, batches=9), measurement=figures, effective=effective
+    )
+
+
+def put(study: Path, number: int, params: dict[str, ParamValue], outcome: Outcome | None) -> None:
+    """Write a trial into the records as a night would; without an outcome it was cut off."""
+    brief = read_brief(study)
+    brief.folder.create()
+    write_manifest(brief)
+    found, config = Records(brief.folder), Config(params=params)
+    found.begin_trial(Begun(number=number, config=config, started_at="2026-01-01T00:00:00+00:00"))
+    found.write_plan(number, rig(study).plan(config, port=30000))
+    if outcome is not None:
+        found.settle(
+            TrialResult(
+                number=number,
+                config=config,
+                outcome=outcome,
+                timings=Timings(total_s=10.0),
+                started_at="2026-01-01T00:00:00+00:00",
+                finished_at="2026-01-01T00:00:10+00:00",
+            )
+        )
