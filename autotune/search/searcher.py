@@ -12,17 +12,20 @@ from autotune.errors import InputError
 from autotune.search.mirror import Mirror, OutOfStep, StorageTrouble, set_aside_damaged
 from autotune.search.outcomes import Place, frozen_trial, running_trial
 from autotune.search.region import Region
-from autotune.search.samplers import make_sampler
-from autotune.search.suggest import Strategy, fresh_trials, in_force, suggest
+from autotune.search.samplers import Knowledge, make_sampler
+from autotune.search.suggest import Strategy, fresh_trials, in_force, propose
 from autotune.values import Config, Interrupted, Measured, ParamValue, TrialResult
 
 
 class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
-    """What to try next, under which number. ``rerun_of`` is the trial that was cut off, if it is one again."""
+    """What to try next, under which number. ``rerun_of`` is the trial that was cut off, if it is one again;
+    ``repeats`` the measured trial of which the search wants one more start, because that tells more than a new one.
+    """
 
     number: int
     config: Config
     rerun_of: int | None = None
+    repeats: int | None = None
 
 
 class Searcher:
@@ -47,7 +50,7 @@ class Searcher:
 
         Raises ``InputError``: unknown sampler, storage locked, corrupt or out of reach.
         """
-        make_sampler(strategy.sampler, strategy.seed, strategy.startup_trials)
+        make_sampler(strategy.sampler, Knowledge())
         return cls(Mirror.open(name, storage, strategy.direction), strategy)
 
     def __enter__(self) -> Searcher:
@@ -105,8 +108,10 @@ class Searcher:
         """
         if waiting := self.pending():
             return waiting[0]
-        config = suggest(self._history, region, self._strategy)
-        return None if config is None else Suggestion(number=self.next_number, config=config)
+        found = propose(self._history, region, self._strategy)
+        if found is None:
+            return None
+        return Suggestion(number=self.next_number, config=found.config, repeats=found.repeat_of)
 
     def begin(self, number: int, config: Config, region: Region | None = None) -> None:
         """Show the trial as RUNNING. Before the bounds are known, as in the baseline, ``region`` is None."""

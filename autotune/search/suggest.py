@@ -14,9 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 import optuna
 
+from autotune.search.gp.belief import Parts
+from autotune.search.gp.sampler import ALL_PARTS, REPEAT_OF
 from autotune.search.outcomes import Place, frozen_trial
 from autotune.search.region import Axis, Direction, Point, Region
-from autotune.search.samplers import make_sampler, seed_for
+from autotune.search.samplers import Knowledge, make_sampler, seed_for
 from autotune.values import Config, Effective, Interrupted, ParamValue, TrialResult
 
 # A sampler that proposes known configs this often in a row is moved to a neighbour.
@@ -26,32 +28,59 @@ NEIGHBOURS = 1024
 
 
 class Strategy(msgspec.Struct, frozen=True, kw_only=True):
-    """How to search. ``limits`` maps metrics to largest values."""
+    """How to search. ``limits`` maps metrics to largest values; ``request_tokens`` is what a request in flight holds
+    on average (in + out/2; 0: unknown), from which the KV capacity bounds the batch.
+    """
 
     sampler: str = "tpe"
     seed: int = 0
     startup_trials: int = 4
     direction: Direction = "maximize"
     limits: Mapping[str, float] = {}
+    request_tokens: float = 0.0
+
+
+class Proposal(msgspec.Struct, frozen=True, kw_only=True):
+    """What to start next. ``repeat_of`` is the trial of which it is one more start, chosen for what that tells."""
+
+    config: Config
+    repeat_of: int | None = None
 
 
 def suggest(history: Sequence[TrialResult], region: Region, strategy: Strategy) -> Config | None:
     """A config that no settled trial has, None when the region has no other. Nothing is written."""
+    proposal = propose(history, region, strategy, repeats=False)
+    return proposal.config if proposal else None
+
+
+def propose(
+    history: Sequence[TrialResult],
+    region: Region,
+    strategy: Strategy,
+    *,
+    repeats: bool = True,
+    parts: Parts = ALL_PARTS,
+) -> Proposal | None:
+    """Like ``suggest``, but a sampler that knows its value may ask for a repeat of a measured trial."""
     axes = region.axes()
     seen = {result.config.key() for result in history if not isinstance(result.outcome, Interrupted)}
     seed = seed_for(strategy.seed, fresh_trials(history))
-    model = _model(history, region, strategy, seed)
+    model, numbers = model_study(history, region, strategy, Knowledge(seed=seed, repeats=repeats, parts=parts))
     distributions = {axis.name: axis.distribution() for axis in axes}
     point: Point = {}
     for _ in range(ATTEMPTS):
         # Trials of the model that are left running make its sampler look elsewhere.
-        drawn = model.ask(distributions).params
-        point = {axis.name: axis.value(drawn[axis.name]) for axis in axes}
+        asked = model.ask(distributions)
+        again = model.get_trials(deepcopy=False)[asked.number].system_attrs.get(REPEAT_OF)
+        if again is not None:
+            original = next(result for result in history if result.number == numbers[again])
+            return Proposal(config=original.config, repeat_of=original.number)
+        point = {axis.name: axis.value(asked.params[axis.name]) for axis in axes}
         config = region.config(point)
         if config.key() not in seen:
-            return config
+            return Proposal(config=config)
     near = (region.config(neighbour) for neighbour in _neighbours(axes, point, random.Random(seed)))
-    return next((config for config in near if config.key() not in seen), None)
+    return next((Proposal(config=config) for config in near if config.key() not in seen), None)
 
 
 def fresh_trials(history: Sequence[TrialResult]) -> int:
@@ -65,19 +94,26 @@ def in_force(result: TrialResult) -> dict[str, ParamValue]:
     return {**result.config.params, **(effective.values if effective else {})}
 
 
-def _model(history: Sequence[TrialResult], region: Region, strategy: Strategy, seed: int) -> optuna.Study:
+def model_study(
+    history: Sequence[TrialResult], region: Region, strategy: Strategy, known: Knowledge
+) -> tuple[optuna.Study, list[int]]:
+    """A study in memory of the trials whose place is known, and their numbers in the records."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    sampler = make_sampler(strategy.sampler, seed, strategy.startup_trials)
-    model = optuna.create_study(direction=strategy.direction, sampler=sampler)
+    known = msgspec.structs.replace(
+        known, startup_trials=strategy.startup_trials, region=region, request_tokens=strategy.request_tokens
+    )
+    model = optuna.create_study(direction=strategy.direction, sampler=make_sampler(strategy.sampler, known))
+    numbers = []
     axes = region.axes()
     for result in history:
-        place = _encoded(region.point(in_force(result)), axes)
+        place = encoded(region.point(in_force(result)), axes)
         if place is not None:
             model.add_trial(frozen_trial(result, place, strategy.limits))
-    return model
+            numbers.append(result.number)
+    return model, numbers
 
 
-def _encoded(point: Point, axes: Sequence[Axis]) -> Place | None:
+def encoded(point: Point, axes: Sequence[Axis]) -> Place | None:
     """``point`` in the sampler's terms, None when an axis is unknown: a sampler needs all of them."""
     params = {axis.name: axis.encode(point[axis.name]) for axis in axes if axis.name in point}
     known = {name: value for name, value in params.items() if value is not None}

@@ -11,7 +11,7 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, CmaEsSampler, GPSampler, RandomSampler, TPESampler
 
 from autotune.search.outcomes import Place, frozen_trial
-from autotune.search.suggest import _encoded, in_force
+from autotune.search.suggest import encoded, in_force
 from autotune.values import Config, Infeasible, Measured, TrialResult
 from benchmarks.search.study import Method, Task, best_seen
 
@@ -51,7 +51,7 @@ class OptunaPeer:
         return best_seen(self._results)
 
     def _place(self, result: TrialResult) -> Place:
-        place = _encoded(self._region.point(in_force(result)), self._axes)
+        place = encoded(self._region.point(in_force(result)), self._axes)
         return place or Place()
 
 

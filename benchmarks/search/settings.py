@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Mapping
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -17,7 +15,6 @@ from autotune.sim.virtual import VirtualLoad
 from autotune.space.bounds import BoundInputs, derive_bounds
 from autotune.space.files import load_space
 from autotune.space.kv import stated_kv_capacity
-from autotune.space.parameters import Space
 from autotune.study.file import ParameterOverride, Workload
 from autotune.values import ParamValue
 from benchmarks.search.surfaces import SimSurface, Surface, Twist

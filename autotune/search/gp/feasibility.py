@@ -1,0 +1,129 @@
+"""Where memory runs out: a margin that only falls with what needs memory, learned from starts that lived and died.
+
+The margin, as a share of the GPU, is what the static pools leave (1 - fraction) less a reserve and less a share for
+each other parameter, linear in its value, as the memory arithmetic of the engines is. A second margin says that the
+weights must fit the static part. Unknown shares have log-normal priors; a sample of them stands for the posterior.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from autotune.search.gp.chart import Chart
+from autotune.search.gp.observations import Observations
+
+Array = NDArray[np.float64]
+DRAWS, KEPT, MOVES = 4000, 400, 25
+# Width of the edge, as a share of the GPU: the same configuration does not always die.
+SOFTNESS = 0.004
+# A start may fail for a reason that is none of these.
+MISTAKE = 0.02
+RESERVE, RESERVE_SD = 0.06, 0.7
+ROOM, ROOM_SD = 0.15, 0.8
+SHARE, SHARE_SD = 0.03, 1.0
+WEIGHTS, WEIGHTS_SD = 0.45, 0.2
+OTHER_REACH = 0.15
+
+
+class Feasibility:
+    """The probability that a configuration can be served."""
+
+    def __init__(self, chart: Chart, seen: Observations) -> None:
+        self._chart = chart
+        self._memory = chart.role("memory")
+        self._places = [i for i, h in enumerate(chart.hints) if h.oom and i != self._memory]
+        alive = np.array([g.point for g in seen.groups]).reshape(-1, chart.dims)
+        dead = np.array([f.point for f in seen.failures if f.memory]).reshape(-1, chart.dims)
+        self._others = np.array([f.point for f in seen.failures if not f.memory]).reshape(-1, chart.dims)
+        self._alive = alive
+        self._centre, self._spread = self._prior(seen)
+        self._draws = self._posterior(np.concatenate([alive, dead]), len(alive))
+
+    def probability(self, units: Array) -> Array:
+        """Of each point, (n,)."""
+        memory = self._lives(self._draws, units).mean(axis=0)
+        return np.asarray((1 - MISTAKE) * memory * self._not_otherwise(units))
+
+    def _prior(self, seen: Observations) -> tuple[Array, Array]:
+        """Log reserve (or room), the fraction that the weights take, and the log shares."""
+        weights, weights_sd = WEIGHTS, WEIGHTS_SD
+        graph_share = SHARE
+        for g in seen.groups:
+            pool_gb, weight_gb = g.memory_gb.get("kvcache", 0.0), g.memory_gb.get("weight", 0.0)
+            if pool_gb > 0 and weight_gb > 0 and math.isfinite(g.fraction):
+                gpu_gb = (pool_gb + weight_gb) / g.fraction
+                weights, weights_sd = weight_gb / gpu_gb + 0.02, 0.02
+                place = self._chart.role("graph")
+                if place is not None and g.graph > 0 and g.memory_gb.get("graph", 0.0) > 0:
+                    # Graphs cost about as much again under load as at capture (H200: 1.5 and 1.2 MB per batch).
+                    graph_share = 1.5 * g.memory_gb["graph"] / gpu_gb / g.graph * self._chart.largest(place)
+                break
+        first, first_sd = (RESERVE, RESERVE_SD) if self._memory is not None else (ROOM, ROOM_SD)
+        shares = [graph_share if self._chart.hints[i].role == "graph" else SHARE for i in self._places]
+        centre = np.array([math.log(first), weights, *np.log(shares)])
+        return centre, np.array([first_sd, weights_sd, *[SHARE_SD] * len(shares)])
+
+    def _needs(self, units: Array) -> Array:
+        """How far each parameter is towards its hungriest value, (n, places)."""
+        columns = []
+        for i in self._places:
+            part = self._chart.quantity(units, i) / max(self._chart.largest(i), 1e-12)
+            columns.append(part if self._chart.hints[i].oom > 0 else 1.0 - part)
+        return np.stack(columns, axis=1) if columns else np.zeros((len(units), 0))
+
+    def _lives(self, draws: Array, units: Array) -> Array:
+        """Probability of survival for each draw and point, (draws, n)."""
+        used = np.exp(draws[:, 2:]) @ self._needs(units).T
+        first = np.exp(draws[:, :1])
+        if self._memory is None:
+            return np.asarray(ndtr((first - used) / SOFTNESS))
+        fraction = self._chart.quantity(units, self._memory)[None, :]
+        left = ndtr((1.0 - fraction - first - used) / SOFTNESS)
+        return np.asarray(left * ndtr((fraction - draws[:, 1:2]) / SOFTNESS))
+
+    def _posterior(self, units: Array, alive: int) -> Array:
+        """Draws of the unknowns: from the prior by importance, then moved about (Metropolis). Always the same ones."""
+        chance = np.random.default_rng(20240229)
+        draws = self._centre + self._spread * chance.standard_normal((DRAWS, len(self._centre)))
+        if not len(units):
+            return np.asarray(draws[:KEPT])
+        logs = self._log_likelihood(draws, units, alive)
+        weights = np.exp(logs - logs.max())
+        draws = draws[chance.choice(DRAWS, KEPT, p=weights / weights.sum())]
+        return self._moved(draws, units, alive, chance)
+
+    def _moved(self, draws: Array, units: Array, alive: int, chance: np.random.Generator) -> Array:
+        def target(points: Array) -> Array:
+            off = (points - self._centre) / self._spread
+            return np.asarray(self._log_likelihood(points, units, alive) - 0.5 * (off * off).sum(axis=1))
+
+        now = target(draws)
+        for move in range(MOVES):
+            spread = np.maximum(draws.std(axis=0), 0.02 * self._spread)
+            reach = (1.0, 0.4, 0.1)[move % 3] / math.sqrt(draws.shape[1])
+            tried = draws + reach * spread * chance.standard_normal(draws.shape)
+            then = target(tried)
+            taken = np.log(chance.random(len(draws))) < then - now
+            draws, now = np.where(taken[:, None], tried, draws), np.where(taken, then, now)
+        return draws
+
+    def _log_likelihood(self, draws: Array, units: Array, alive: int) -> Array:
+        lives = MISTAKE / 2 + (1 - MISTAKE) * self._lives(draws, units)
+        return np.asarray(np.log(lives[:, :alive]).sum(axis=1) + np.log1p(-lives[:, alive:]).sum(axis=1))
+
+    def _not_otherwise(self, units: Array) -> Array:
+        """Failures that are not of memory spoil their neighbourhood, as far as no server lived nearer."""
+        if not len(self._others):
+            return np.ones(len(units))
+        bad, good = self._nearness(units, self._others), self._nearness(units, self._alive)
+        return np.asarray((0.5 + good) / (0.5 + good + bad))
+
+    def _nearness(self, units: Array, points: Array) -> Array:
+        gaps = units[:, None, :] - points[None, :, :]
+        categorical = np.array(self._chart.categorical())
+        gaps = np.where(categorical, (gaps != 0) * 2 * OTHER_REACH, gaps)
+        return np.asarray(np.exp(-0.5 * (gaps**2).sum(axis=2) / OTHER_REACH**2).sum(axis=1))

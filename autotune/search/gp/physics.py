@@ -1,0 +1,154 @@
+"""The throughput that a decoding server should have: what is known before anything is measured.
+
+A decode step of batch b takes a + c b seconds, and more where b exceeds the largest captured graph; the batch is the
+running limit, or what fits the KV cache. So throughput is S b / (1 + b / h + eager (e + d b / h)), h = a / c.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+
+from autotune.search.gp.chart import Chart
+from autotune.search.gp.model import Mean
+from autotune.search.gp.observations import Group
+
+Array = NDArray[np.float64]
+# Log scale of: S, h, e, d, and the share of the KV arithmetic that requests really get. Median and deviation.
+# Half saturation: 454 on the H200 table (16 ms / 35.2 us). Eager: 30 ms of 16 ms there, and little per request.
+CENTRES = np.log([1.0, 400.0, 1.2, 0.1, 0.9])
+SPREADS = np.array([4.0, 1.3, 0.9, 1.0, 0.15])
+# The rest that a smooth process explains, and the noise of a start, when the formula is fitted.
+MISFIT = 0.08
+_SHARPNESS = 8.0
+_EDGE = 0.02
+
+
+class Load(msgspec.Struct, frozen=True):
+    """What decides the batch at some points: running limit, graph ceiling, requests that fit the KV cache (n,)."""
+
+    running: Array
+    graph: Array
+    fit: Array
+
+    def batch(self) -> Array:
+        """The smaller of limit and fit, smoothly."""
+        return np.asarray((self.running**-_SHARPNESS + self.fit**-_SHARPNESS) ** (-1.0 / _SHARPNESS))
+
+
+class Kv(msgspec.Struct, frozen=True):
+    """KV tokens as a line in the memory fraction: ``tokens`` at ``at``, ``slope`` tokens per whole GPU."""
+
+    tokens: float
+    at: float = 0.0
+    slope: float = 0.0
+
+    def of(self, fraction: Array | float) -> Array:
+        return np.maximum(1.0, self.tokens + self.slope * (np.asarray(fraction) - self.at))
+
+
+class Physics:
+    """The formula on one chart, fitted to the groups that were measured."""
+
+    def __init__(self, chart: Chart, groups: Sequence[Group], request_tokens: float) -> None:
+        self._chart = chart
+        self._tokens = request_tokens
+        self._kv = kv_line(groups) if request_tokens > 0 else None
+        self._default_graph = next((g.graph for g in groups if math.isfinite(g.graph)), math.inf)
+        logs = np.array([sum(g.logs) / len(g.logs) for g in groups])
+        self.load = self._observed(groups)
+        self.theta = _fitted(self.load, logs, np.array([len(g.logs) for g in groups]))
+
+    def mean(self, load: Load) -> Mean:
+        """The prior mean of the log throughput, linear in what is unknown of the formula."""
+        slopes = _slopes(self.theta, load) * SPREADS
+        off = (_centres(self.theta) - self.theta) / SPREADS
+        return Mean(log_throughput(self.theta, load) + slopes @ off, slopes)
+
+    def load_at(self, units: Array) -> Load:
+        """What decides the batch at points that were not tried."""
+        chart = self._chart
+        running, graph, memory = (chart.role(r) for r in ("running", "graph", "memory"))
+        assert running is not None
+        count = len(units)
+        fit = np.full(count, 1e9)
+        if self._kv is not None:
+            fraction = chart.quantity(units, memory) if memory is not None else np.full(count, self._kv.at)
+            fit = self._kv.of(fraction) / self._tokens
+        ceiling = np.full(count, self._default_graph) if graph is None else chart.quantity(units, graph)
+        return Load(chart.quantity(units, running), ceiling, fit)
+
+    def _observed(self, groups: Sequence[Group]) -> Load:
+        """The same where the server told what was in force."""
+        asked = self.load_at(np.array([g.point for g in groups]))
+        running = np.array([g.running for g in groups])
+        graph = np.array([g.graph for g in groups])
+        tokens = np.array([g.kv_tokens for g in groups])
+        # A running limit in force above the searched range is the top of the range: clients fill no more.
+        place = self._chart.role("running")
+        top = self._chart.largest(place) if place is not None else math.inf
+        running = np.where(np.isfinite(running), np.minimum(running, top), asked.running)
+        fit = np.where(np.isfinite(tokens), tokens / self._tokens, asked.fit) if self._kv else asked.fit
+        return Load(running, np.where(np.isfinite(graph), graph, asked.graph), np.maximum(fit, 1.0))
+
+
+def log_throughput(theta: Array, load: Load) -> Array:
+    """The formula, (n,). ``theta`` as in ``CENTRES``."""
+    scale, half, eager, eager_each, kv_share = theta
+    batch = Load(load.running, load.graph, load.fit * math.exp(kv_share)).batch()
+    saturation = batch * math.exp(-half)
+    above = 1.0 / (1.0 + np.exp(-(np.log(batch) - np.log(np.maximum(load.graph, 0.5)) - _EDGE) / (_EDGE / 4)))
+    step = 1.0 + saturation + above * (math.exp(eager) + math.exp(eager_each) * saturation)
+    return np.asarray(scale + np.log(batch) - np.log(step))
+
+
+def kv_line(groups: Sequence[Group]) -> Kv | None:
+    """From one server's own account of its memory; else a line through two fractions; else a constant."""
+    told = [g for g in groups if math.isfinite(g.kv_tokens) and g.kv_tokens > 0]
+    if not told:
+        return None
+    for g in told:
+        pool_gb, weight_gb = g.memory_gb.get("kvcache", 0.0), g.memory_gb.get("weight", 0.0)
+        if pool_gb > 0 and weight_gb > 0 and math.isfinite(g.fraction) and g.fraction > 0:
+            gpu_gb = (pool_gb + weight_gb) / g.fraction
+            return Kv(g.kv_tokens, g.fraction, gpu_gb * g.kv_tokens / pool_gb)
+    pairs = [(g.fraction, g.kv_tokens) for g in told if math.isfinite(g.fraction)]
+    if len({f for f, _ in pairs}) > 1:
+        low, high = min(pairs), max(pairs)
+        return Kv(low[1], low[0], (high[1] - low[1]) / (high[0] - low[0]))
+    return Kv(told[0].kv_tokens, pairs[0][0] if pairs else 0.0)
+
+
+def _centres(theta: Array) -> Array:
+    """The level has no prior worth the name: it is where the data put it."""
+    centres = CENTRES.copy()
+    centres[0] = theta[0]
+    return centres
+
+
+def _fitted(load: Load, logs: Array, starts: Array) -> Array:
+    start = CENTRES.copy()
+    start[0] = float(np.mean(logs - log_throughput(CENTRES, load)))
+    weight = np.sqrt(starts) / MISFIT
+
+    def residuals(theta: Array) -> Array:
+        off = (theta - start) / SPREADS
+        return np.concatenate([(logs - log_throughput(theta, load)) * weight, off])
+
+    return np.asarray(least_squares(residuals, start, loss="soft_l1", max_nfev=30).x)
+
+
+def _slopes(theta: Array, load: Load) -> Array:
+    """Derivatives of the formula by ``theta``, (n, p)."""
+    step = 1e-4
+    columns = []
+    for i in range(len(theta)):
+        shift = np.zeros_like(theta)
+        shift[i] = step
+        columns.append((log_throughput(theta + shift, load) - log_throughput(theta - shift, load)) / (2 * step))
+    return np.stack(columns, axis=1)
