@@ -120,11 +120,13 @@ def begin(*arguments: str | Path, cwd: Path | None = None) -> subprocess.Popen[s
     return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd, env=env)
 
 
-def autotune(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def autotune(
+    *arguments: str | Path, cwd: Path | None = None, limit_s: float = LIMIT_S
+) -> subprocess.CompletedProcess[str]:
     """Run it to its end."""
     process = begin(*arguments, cwd=cwd)
     try:
-        out, err = process.communicate(timeout=LIMIT_S)
+        out, err = process.communicate(timeout=limit_s)
     finally:
         process.kill()
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)

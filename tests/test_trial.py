@@ -59,7 +59,10 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Starts], tu
 
 
 Go = Callable[[Starts], tuple[Outcome, list[str]]]
-OOM = "Load weight begin. avail mem=23.50 GB\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"
+OOM = (
+    "Load weight end. elapsed=1.00 s, type=X, avail mem=15.50 GB, mem usage=8.00 GB.\n"
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"
+)
 
 
 def test_a_death_without_a_cause_is_tried_three_times(go: Go) -> None:
