@@ -11,16 +11,19 @@ from pathlib import Path
 import msgspec
 
 import autotune
+from autotune.aftermath import settle_cut_off
 from autotune.brief import Brief, expected_kv, read_brief
 from autotune.engines.argv import value_of
 from autotune.errors import InputError
 from autotune.events import Event, Listener, LoadProgress, Note
 from autotune.load.gates import GateLimits
+from autotune.notify import heralded
 from autotune.rig import Rig, now_text
 from autotune.search.region import Direction, Region
 from autotune.search.searcher import Searcher
 from autotune.search.suggest import Strategy
 from autotune.server.cancel import Waiting
+from autotune.server.clock import BeatingClock
 from autotune.server.gpu import FileGpu, GpuProbe, find_gpu, used_by_device
 from autotune.server.host import raise_descriptor_limit
 from autotune.server.process import ServerIdentity
@@ -28,7 +31,7 @@ from autotune.server.proctable import boot_id
 from autotune.server.stop import reap_orphans
 from autotune.space.bounds import derive_bounds
 from autotune.space.kv import stated_kv_capacity
-from autotune.study.atomic import append_line, writing
+from autotune.study.atomic import append_line
 from autotune.study.file import Study
 from autotune.study.folder import StudyFolder, fresh_name
 from autotune.study.lock import study_lock
@@ -135,16 +138,15 @@ def open_night(brief: Brief, say: Listener, waiting: Waiting) -> Iterator[Night]
     """The study, ready for its next trial. Raises InputError, StudyLocked or NightStopped."""
     folder = brief.folder
     folder.create()
-    with study_lock(folder.lock, now_text()):
+    with study_lock(folder.lock, now_text()), heralded(brief, _also_to_file(folder, say), waiting) as say:
         manifest = write_manifest(brief)
-        say = _also_to_file(folder, say)
+        waiting = msgspec.structs.replace(waiting, clock=BeatingClock(waiting.clock, lambda: beat(folder)))
         clean_up(brief, manifest, say, waiting)
         raise_descriptor_limit(brief.study.workload.concurrency + SPARE_DESCRIPTORS)
         rig = _rig(brief, manifest, say, waiting)
         with Searcher.open(brief.study.name, brief.study.storage or folder.database, strategy(brief.study)) as searcher:
             night = Night(brief=brief, rig=rig, searcher=searcher)
-            for cut in rig.records.settle_interrupted("the tuner was ended before this trial was settled", now_text()):
-                say(Note(text=f"trial {cut.number} was cut off earlier and runs again"))
+            settle_cut_off(rig.records, say)
             searcher.reconcile(rig.records.results(), night.region())
             yield night
 
@@ -242,8 +244,13 @@ def _also_to_file(folder: StudyFolder, say: Listener) -> Listener:
     def both(event: Event) -> None:
         if not isinstance(event, LoadProgress):
             append_line(folder.events, msgspec.json.encode({"at": now_text(), **msgspec.to_builtins(event)}))
-        with writing(folder.heartbeat):
-            folder.heartbeat.touch(mode=0o600)
+        beat(folder)
         say(event)
 
     return both
+
+
+def beat(folder: StudyFolder) -> None:
+    """A sign of life for supervisors, every few seconds, whatever is waited for; on a full disk there is none."""
+    with contextlib.suppress(OSError):
+        folder.heartbeat.touch(mode=0o600)

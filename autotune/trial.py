@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from autotune.errors import NightStopped
 from autotune.events import Note, Phase, PhaseEntered
 from autotune.loading import Load, measure
 from autotune.rig import EngineProbe, Rig, Stopwatch, control_client, fetcher, now_text
+from autotune.server.clock import slept_s
 from autotune.server.gpu import GpuLimits
-from autotune.server.host import require_disk
-from autotune.server.process import ServerIdentity, new_mark
+from autotune.server.host import host_refusals, require_disk
+from autotune.server.process import ServerIdentity, StartFailed, child_environment, environment_record, new_mark
 from autotune.server.readiness import Blocked, Cancelled, Died, Ready, StartLimits, TimedOut
 from autotune.server.serve import RunningServer, Seams, ServeOptions, running
 from autotune.server.stop import StopLimits
 from autotune.study.record import write_record
 from autotune.trouble import Retry, Trouble, judge_trouble, read_log
-from autotune.values import Config, Interrupted, Outcome, Timings, TrialResult, Value
+from autotune.values import Config, Interrupted, LaunchPlan, Outcome, Timings, TrialResult, Value
 
 ATTEMPTS = 3
+BACKOFF = 4.0
+"""The pause before each further attempt is this many times as long as the one before."""
+SLEEP_S = 1.0
+"""A machine that was suspended for longer spoils whatever was measured meanwhile."""
 DISK_BYTES = 256 << 20
 
 
@@ -38,7 +44,11 @@ def run_trial(rig: Rig, ticket: Ticket) -> TrialResult:
     """
     started_at = now_text()
     watch = Stopwatch(rig.waiting.clock.now)
-    outcome = _with_retries(rig, ticket, watch)
+    suspended_s = slept_s()
+    with host_refusals():
+        outcome = _with_retries(rig, ticket, watch)
+    if (slept := slept_s() - suspended_s) > SLEEP_S and not isinstance(outcome, Interrupted):
+        outcome = Interrupted(reason=f"the machine slept for {slept:.0f} s during this trial")
     parts = {name: round(seconds, 3) for name, seconds in watch.parts.items()}
     return TrialResult(
         number=ticket.number,
@@ -58,7 +68,7 @@ def _with_retries(rig: Rig, ticket: Ticket, watch: Stopwatch) -> Outcome:
             return outcome
         if attempt + 1 < outcome.attempts:
             rig.say(Note(text=f"trial {ticket.number}: {outcome.reason}; trying again", level="warning"))
-            if reason := _back_off(rig, outcome.pause_s * (attempt + 1)):
+            if reason := _back_off(rig, outcome.pause_s * BACKOFF**attempt):
                 return Interrupted(reason=reason)
             continue
         return outcome.give_up()
@@ -75,12 +85,20 @@ def _back_off(rig: Rig, seconds: float) -> str | None:
 
 
 def _attempt(rig: Rig, ticket: Ticket, attempt: int, watch: Stopwatch) -> Outcome | Retry:
-    """One server, from start to verified end."""
+    """One server, from start to verified end; one that the machine cannot start just now is tried again."""
+    try:
+        return _serve_once(rig, ticket, attempt, watch)
+    except StartFailed as error:
+        return Retry(reason=str(error), kind="env_error")
+
+
+def _serve_once(rig: Rig, ticket: Ticket, attempt: int, watch: Stopwatch) -> Outcome | Retry:
     _enter(rig, ticket, "prepare")
     require_disk(rig.records.folder.root, DISK_BYTES)
     plan = rig.plan(ticket.config)
     rig.records.write_plan(ticket.number, plan)
     options = _options(rig, ticket, attempt)
+    _record_environment(rig, ticket, plan, options.mark)
     seams = Seams(gpu=rig.gpu, waiting=rig.waiting, on_started=_recorder(rig, ticket, watch))
     workload = rig.study.workload
     probe = EngineProbe(rig.engine, plan, (workload.token_id_low, workload.token_id_high))
@@ -124,6 +142,11 @@ def _read_and_measure(rig: Rig, ticket: Ticket, server: RunningServer, attempt: 
     for sentence in rig.engine.describe_clamps(ticket.config, effective, written):
         rig.say(Note(text=f"trial {ticket.number}: {sentence}"))
     return measure(rig, Load(number=ticket.number, attempt=attempt, effective=effective), server)
+
+
+def _record_environment(rig: Rig, ticket: Ticket, plan: LaunchPlan, mark: str) -> None:
+    env = child_environment(plan, os.environ, mark)
+    write_record(rig.records.trial(ticket.number).environment, environment_record(plan, env))
 
 
 def _enter(rig: Rig, ticket: Ticket, phase: Phase) -> None:

@@ -68,8 +68,8 @@ def judge_trouble(rig: Rig, trouble: Trouble, log_path: Path, log: str) -> Outco
     if found.action == "discard":
         refused = Refused(findings=(Finding(gate="failed_requests", message=trouble.reason, fatal=True),))
         return Retry(reason=trouble.reason, kind=found.kind, refused=refused, attempts=2, pause_s=1.0)
-    # A second hang of the same parameters is an answer; a second crash by chance is likelier.
-    attempts = 2 if found.kind in ("hang", "kernel_error") else 3
+    # What fails twice is left alone: it is Infeasible, and its parameters are never tried again.
+    attempts = 3 if found.kind in ENVIRONMENT else 2
     return Retry(reason=f"{found.kind}: {trouble.reason}", kind=found.kind, diagnosis=found, attempts=attempts)
 
 

@@ -15,6 +15,7 @@ from autotune.trial import Ticket, run_trial
 from autotune.values import Config, Infeasible, Interrupted, Measured, Refused, TrialResult
 
 BASELINE = Config(params={})
+INTERRUPTIONS = 3
 
 
 def tune(night: Night) -> NightEnded:
@@ -47,13 +48,12 @@ def _baseline(night: Night) -> TrialResult | None:
 
     Raises NightStopped when the defaults cannot be measured: nothing could be compared with anything.
     """
-    done = baseline_of(night.records.results())
-    if done is None:
+    while (done := baseline_of(night.records.results())) is None:
         result = _run(night, Ticket(number=night.searcher.next_number, config=BASELINE, role="baseline"))
-        if isinstance(result.outcome, Interrupted):
+        if _cancelled(night):
             return None
-        done = baseline_of(night.records.results())
-        if done is None:
+        _check_interruptions(night)
+        if not isinstance(result.outcome, Measured | Interrupted):
             raise NightStopped(f"the baseline cannot be measured: {in_words(result)}")
     assert isinstance(done.outcome, Measured)
     region = night.fix_region(done.outcome.effective)
@@ -72,6 +72,7 @@ def _search(night: Night, baseline: TrialResult) -> str:
         standing = Standing.of(results)
         if reason := _cancelled(night) or why_stop(standing, budget.trials, budget_s):
             return reason
+        _check_interruptions(night)
         if reason := stuck(results, budget.infeasible_in_a_row):
             raise NightStopped(reason)
         suggestion = night.searcher.ask(region)
@@ -100,6 +101,15 @@ def _run(night: Night, ticket: Ticket) -> TrialResult:
     if after is not None and (before is None or after.number != before.number):
         export_best(night.brief)
     return result
+
+
+def _check_interruptions(night: Night) -> None:
+    """Raises NightStopped when trial after trial is cut off by the machine, not by a person."""
+    last = [r.outcome for r in night.records.results()[-INTERRUPTIONS:] if isinstance(r.outcome, Interrupted)]
+    if len(last) == INTERRUPTIONS and all("slept" in outcome.reason for outcome in last):
+        raise NightStopped(
+            f"{last[-1].reason}, the third in a row: keep it awake (systemd-inhibit --what=sleep autotune ...)"
+        )
 
 
 def _announce(night: Night, result: TrialResult) -> None:

@@ -17,7 +17,8 @@ LAYERS = (
     {"budget", "standing"},
     {"server", "load", "search", "sim", "report"},
     {"brief", "rig", "trouble", "surroundings", "loading", "trial", "planning", "exporting", "night", "tune"}
-    | {"confirm", "overview", "doctor", "repairing"},
+    | {"confirm", "overview", "doctor", "repairing"}
+    | {"benching", "reporting", "watching", "notify", "aftermath"},
     {"cli", "__main__"},
 )
 ONLY_IMPORTERS = {"typer": {"cli"}, "optuna": {"search"}, "pandas": {"report"}, "plotly": {"report"}}

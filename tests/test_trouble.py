@@ -35,7 +35,7 @@ def test_stop_ends_the_night_with_kind_evidence_advice_and_log(tmp_path: Path, m
         judge(tmp_path, found, DEAD, monkeypatch)
 
 
-@pytest.mark.parametrize(("kind", "attempts"), [("hang", 2), ("kernel_error", 2), ("crash_other", 3), ("nccl", 3)])
+@pytest.mark.parametrize(("kind", "attempts"), [("hang", 2), ("kernel_error", 2), ("crash_other", 2), ("nccl", 3)])
 def test_retry_is_bounded_by_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, attempts: int) -> None:
     """A second hang is an answer; a crash by chance gets a third attempt."""
     again = judge(tmp_path, Diagnosis(kind=kind, action="retry"), DEAD, monkeypatch)

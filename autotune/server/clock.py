@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -24,6 +25,28 @@ class SystemClock:
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)
+
+
+class BeatingClock:
+    """A clock that calls ``beat``, at most once a second, when somebody waits: whatever is waited for, the tuner lives.
+
+    Loops of this package wait in steps of 0.2 s at most.
+    """
+
+    def __init__(self, clock: Clock, beat: Callable[[], None]) -> None:
+        self._clock = clock
+        self._beat = beat
+        self._beaten_s = float("-inf")
+
+    def now(self) -> float:
+        return self._clock.now()
+
+    def sleep(self, seconds: float) -> None:
+        now_s = self._clock.now()
+        if now_s - self._beaten_s >= 1.0:
+            self._beaten_s = now_s
+            self._beat()
+        self._clock.sleep(seconds)
 
 
 class FakeClock:

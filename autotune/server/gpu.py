@@ -16,6 +16,8 @@ from autotune.server.proctable import read_row
 from autotune.values import Value
 
 MIB = 1 << 20
+CANCELLED_S = 5.0
+"""How long a wait for memory goes on after a first wish to end."""
 
 
 class Device(Value, frozen=True, kw_only=True):
@@ -222,13 +224,18 @@ def wait_for_baseline(
     waiting: Waiting,
     our_pids: Callable[[], Collection[int]] = tuple,
 ) -> GpuReturn:
-    """Wait until every device is back at ``baseline``; after ``release_s`` (or an urgent cancel) say who holds it.
+    """Wait until every device is back at ``baseline``; after ``release_s`` say who holds it.
+
+    A wish to end shortens the wait to ``CANCELLED_S`` from then on, an urgent one ends it.
 
     A device without a baseline counts from zero.
     """
     begin_s = waiting.clock.now()
+    end_s, cancelled = begin_s + limits.release_s, False
     while excess := _excess(gpu, baseline, limits.tolerance_bytes):
-        if waiting.clock.now() - begin_s >= limits.release_s or waiting.cancel.urgent():
+        if not cancelled and waiting.cancel.reason() is not None:
+            cancelled, end_s = True, min(end_s, waiting.clock.now() + CANCELLED_S)
+        if waiting.clock.now() >= end_s or waiting.cancel.urgent():
             break
         waiting.pause()
     seconds = waiting.clock.now() - begin_s

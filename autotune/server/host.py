@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import resource
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -46,6 +47,36 @@ def _try_write(folder: Path) -> None:
     finally:
         os.close(fd)
         probe.unlink()
+
+
+@contextlib.contextmanager
+def host_refusals() -> Iterator[None]:
+    """Turn what the machine refuses (files, processes, threads, memory) into NightStopped with its remedy."""
+    try:
+        yield
+    except OSError as error:
+        what = f"{error.filename}: " if error.filename else ""
+        remedy = _REMEDIES.get(error.errno or 0, "look at the machine")
+        raise NightStopped(f"host: {what}{error.strerror or error}; {remedy}, then start again") from error
+    except MemoryError as error:
+        raise NightStopped("host: out of memory; free some or use fewer workers, then start again") from error
+    except RuntimeError as error:
+        if "new thread" not in str(error):
+            raise
+        raise NightStopped(f"host: {error}; {_REMEDIES[errno.EAGAIN]}, then start again") from error
+
+
+_REMEDIES = {
+    errno.EAGAIN: "raise the limits of processes (ulimit -u, pids.max of the control group)",
+    errno.ENOMEM: "free memory",
+    errno.ENOSPC: "make room on the disk",
+    errno.EDQUOT: "make room in your quota",
+    errno.EROFS: "mount the file system writable",
+    errno.EACCES: "correct the permissions",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "raise fs.file-max",
+    errno.EADDRNOTAVAIL: "close some of the open connections of this machine",
+}
 
 
 def raise_descriptor_limit(need: int) -> int:

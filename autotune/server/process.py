@@ -23,6 +23,7 @@ from autotune.server.proctable import (
     read_row,
     read_table,
 )
+from autotune.study.atomic import writing
 from autotune.values import LaunchPlan, Value
 
 _SECRET_NAME = re.compile(
@@ -31,6 +32,10 @@ _SECRET_NAME = re.compile(
 )
 _SECRET_URL = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 _SHORTEST_SECRET = 4
+
+
+class StartFailed(NightStopped):
+    """The machine could not start a process just now (process table, memory): it may later."""
 
 
 class ServerIdentity(Value, frozen=True, kw_only=True):
@@ -143,10 +148,12 @@ class ServerProcess:
 def start(plan: LaunchPlan, log_path: Path, mark: str, base_env: Mapping[str, str] | None = None) -> ServerProcess:
     """Start the plan's argv, without a shell, as the leader of a new session.
 
-    Raises NightStopped when the program cannot be run at all, InputError when its API key is not set.
+    Raises NightStopped when the program cannot be run at all, StartFailed when no process can be started now,
+    InputError when its API key is not set.
     """
     env = child_environment(plan, os.environ if base_env is None else base_env, mark)
-    log = CappedLog(log_path)
+    with writing(log_path):
+        log = CappedLog(log_path)
     try:
         popen = _popen(plan, env)
     except BaseException:
@@ -179,6 +186,6 @@ def _popen(plan: LaunchPlan, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
             f"server: {plan.argv[0]} cannot be run ({error.strerror}); correct engine.command in the study file"
         ) from error
     except OSError as error:
-        raise NightStopped(
+        raise StartFailed(
             f"server: no process could be started ({error.strerror}); free memory or raise ulimit -u, then start again"
         ) from error

@@ -15,7 +15,7 @@ from autotune.server.gpu import GpuLimits, GpuProbe, GpuReturn, NoGpu, used_by_d
 from autotune.server.log import LogReader
 from autotune.server.process import ServerIdentity, ServerProcess, start
 from autotune.server.proctable import read_row
-from autotune.server.readiness import Answer, Blocked, Probe, Ready, StartLimits, StartOutcome
+from autotune.server.readiness import Answer, Blocked, Cancelled, Probe, Ready, StartLimits, StartOutcome
 from autotune.server.starting import HttpProber, OnVitals, Vitals, wait_ready
 from autotune.server.stop import StopLimits, StopReport, stop_all
 from autotune.server.watchdog import Alarm, LoadFacts, LoadLimits, LoadWatch
@@ -169,17 +169,19 @@ class RunningServer:
             exit_code = self.process.poll()
             self.process.close()
         self.teardown = Teardown(
-            stop=report, gpu=self._wait_for_gpu(patience), port_free=self._wait_for_port(), exit_code=exit_code
+            stop=report, gpu=self._wait_for_gpu(), port_free=self._wait_for_port(), exit_code=exit_code
         )
         return self.teardown
 
-    def _obstacle(self) -> Blocked | None:
+    def _obstacle(self) -> Blocked | Cancelled | None:
         if not ports.is_free(self.plan.host, self.plan.port):
             who = ", ".join(map(str, ports.listeners(self.plan.port))) or "nobody visible"
             return Blocked(kind="port_in_use", reason=f"port {self.plan.port} is taken by {who}")
         if self._baseline is None:
             self._baseline = used_by_device(self._seams.gpu)
         back = wait_for_baseline(self._seams.gpu, self._baseline, self._options.gpu, self._seams.waiting)
+        if reason := self._seams.waiting.cancel.reason():
+            return Cancelled(reason=reason, seconds=back.seconds)
         if back.clean:
             return None
         holders = "; ".join(back.holders) or "no holder is visible"
@@ -192,18 +194,13 @@ class RunningServer:
             return None
         return Blocked(kind="port_in_use", reason=f"on port {self.plan.port} listens {foreign}, not our server")
 
-    def _wait_for_gpu(self, patience: _Patience) -> GpuReturn:
-        limits = self._options.gpu
-        if patience.cancelled:
-            limits = GpuLimits(
-                release_s=min(limits.release_s, 2 * _CANCELLED_S), tolerance_bytes=limits.tolerance_bytes
-            )
+    def _wait_for_gpu(self) -> GpuReturn:
         assert self.process is not None
         process = self.process
         return wait_for_baseline(
             self._seams.gpu,
             self._baseline or {},
-            limits,
+            self._options.gpu,
             self._seams.waiting,
             lambda: {row.pid for row in process.members()},
         )

@@ -133,6 +133,17 @@ class SearchSpec(Value, frozen=True, kw_only=True):
     startup_trials: int = 4
 
 
+class Notify(Value, frozen=True, kw_only=True):
+    """A command of yours that hears of a night: an argument list, run without a shell.
+
+    Its last argument is the event, its standard input one line of JSON. ``timeout_s`` ends it.
+    """
+
+    command: list[str] = []
+    events: tuple[Literal["end", "stop", "new_best"], ...] = ("end", "stop", "new_best")
+    timeout_s: float = 10.0
+
+
 class Study(Value, frozen=True, kw_only=True):
     """One study file. ``storage`` is an Optuna URL; empty: SQLite inside the study's folder."""
 
@@ -148,3 +159,4 @@ class Study(Value, frozen=True, kw_only=True):
     budget: Budget = msgspec.field(default_factory=Budget)
     timeouts: Timeouts = msgspec.field(default_factory=Timeouts)
     search: SearchSpec = msgspec.field(default_factory=SearchSpec)
+    notify: Notify = msgspec.field(default_factory=Notify)

@@ -30,6 +30,11 @@ class TrialFolder(msgspec.Struct, frozen=True):
         return self.root / "server.json"
 
     @property
+    def environment(self) -> Path:
+        """The server's environment: every name, and the values that the study wrote itself."""
+        return self.root / "environment.json"
+
+    @property
     def log(self) -> Path:
         return self.root / "server.log"
 

@@ -72,6 +72,7 @@ def _engine(study: Study, known: Known) -> None:
         raise Problem("engine.command", "is empty", 'give the base command line, such as ["{python}", "-m", "..."]')
     if not engine.host.strip():
         raise Problem("engine.host", "is empty", "give an address, such as 127.0.0.1")
+    _no_literal_keys(engine.command)
     for name, value in engine.env.items():
         _env_name(f"engine.env.{name}", name)
         if value and _SECRET_NAME.search(name):
@@ -85,6 +86,21 @@ def _engine(study: Study, known: Known) -> None:
     for key, name in (("api_key_env", engine.api_key_env), ("admin_key_env", engine.admin_key_env)):
         if name:
             _env_name(f"engine.{key}", name)
+
+
+_KEY_FLAG = re.compile(r"(--(?:admin-)?api-key)(=.*)?", re.DOTALL)
+
+
+def _no_literal_keys(command: Sequence[str]) -> None:
+    """A command line is stored and shown; a key in it would be too."""
+    for index, argument in enumerate(command):
+        if match := _KEY_FLAG.fullmatch(argument):
+            raise Problem(
+                f"engine.command[{index}]",
+                f"{match[1]} puts a key into every record",
+                "leave it out for the night (the server listens on loopback), or give it in a file of the engine "
+                "(--config) and name a variable that holds it in engine.api_key_env",
+            )
 
 
 def _env_name(key: str, name: str) -> None:
@@ -134,6 +150,11 @@ def _objective(study: Study, known: Known) -> None:
         _one_of(f"objective.constraints.{name}", name, known.metrics)
         if limit <= 0:
             raise Problem(f"objective.constraints.{name}", f"{limit:g} is not positive", "give the largest value")
+
+
+def _notify(study: Study, known: Known) -> None:
+    if study.notify.command and not study.notify.command[0].strip():
+        raise Problem("notify.command", "begins with an empty word", 'give a command, such as ["notify-send", "night"]')
 
 
 def _sampler(study: Study, known: Known) -> None:
@@ -212,6 +233,7 @@ SPANS = (
     Span(key="timeouts.load_stall_s", low=0, above_low=True),
     Span(key="timeouts.request_s", low=0, above_low=True),
     Span(key="search.startup_trials", low=1),
+    Span(key="notify.timeout_s", low=0, high=600, above_low=True),
 )
 
 
@@ -230,5 +252,6 @@ RULES: tuple[Rule, ...] = (
     _workload_order,
     _objective,
     _sampler,
+    _notify,
     _wall_clock,
 )

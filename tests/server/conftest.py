@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,8 @@ from autotune.server.stop import StopLimits, reap_orphans
 from autotune.values import LaunchPlan
 
 DOUBLE = str(Path(__file__).with_name("double.py"))
-STUDY = "lifecycle-tests"
+# Each process its own: suites that run side by side must not end each other's servers.
+STUDY = f"lifecycle-tests-{os.getpid()}"
 PATIENCE_S = 60.0
 
 

@@ -1,0 +1,61 @@
+"""What a tuner left that was ended from outside: trials to settle, and configurations to leave alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autotune.events import Listener, Note
+from autotune.rig import now_text
+from autotune.server.process import ServerIdentity
+from autotune.server.proctable import boot_id
+from autotune.study.record import Begun, Records, read_record
+from autotune.values import Config, Diagnosis, Infeasible, Interrupted, Outcome, Timings, TrialResult
+
+CUT_OFF = "the tuner was ended before this trial was settled"
+RESTARTED = "the machine was restarted while this trial ran"
+RESTARTS = 2
+"""So many restarts of the machine under one configuration are taken for its doing."""
+
+
+def settle_cut_off(records: Records, say: Listener) -> None:
+    """Settle every trial that began and has no result; end their servers first.
+
+    It runs again, unless the machine went down under the same parameters before: then it is infeasible.
+    """
+    for begun in records.interrupted():
+        outcome = _verdict(begun, records.results(), _restarted(records, begun.number))
+        records.settle(
+            TrialResult(
+                number=begun.number,
+                config=begun.config,
+                outcome=outcome,
+                timings=Timings(),
+                started_at=begun.started_at,
+                finished_at=now_text(),
+                repeat_of=begun.repeat_of,
+            )
+        )
+        what = "runs again" if isinstance(outcome, Interrupted) else "is given up: the machine went down under it twice"
+        say(Note(text=f"trial {begun.number} was cut off earlier and {what}"))
+
+
+def _verdict(begun: Begun, results: Sequence[TrialResult], restarted: bool) -> Outcome:
+    if not restarted:
+        return Interrupted(reason=CUT_OFF)
+    if begun.config.params and restarts_under(begun.config, results) + 1 >= RESTARTS:
+        evidence = (f"{RESTARTED}, {RESTARTS} times",)
+        advice = "look at the kernel log of those moments; its parameters are left alone"
+        return Infeasible(diagnosis=Diagnosis(kind="crash_other", action="prune", evidence=evidence, advice=advice))
+    return Interrupted(reason=RESTARTED)
+
+
+def restarts_under(config: Config, results: Sequence[TrialResult]) -> int:
+    """How often the machine was restarted while these parameters were tried."""
+    same = (r.outcome for r in results if r.config.key() == config.key())
+    return sum(isinstance(outcome, Interrupted) and outcome.reason == RESTARTED for outcome in same)
+
+
+def _restarted(records: Records, number: int) -> bool:
+    """Whether the server of this trial ran in an earlier boot of the machine."""
+    identity = read_record(records.trial(number).identity, ServerIdentity)
+    return identity is not None and bool(identity.boot_id) and identity.boot_id != boot_id()
