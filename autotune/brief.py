@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -159,6 +160,17 @@ def tensor_parallel(study: Study) -> int:
     return int(text)
 
 
+def memory_fraction(study: Study) -> float | None:
+    """The share of GPU memory that the base command sets; None where it leaves that to the engine."""
+    text = value_of(study.engine.command, *FRACTION_FLAGS)
+    if text is None:
+        return None
+    with contextlib.suppress(ValueError):
+        if 0 < float(text) <= 1:
+            return float(text)
+    raise InputError(f"{study.name}: engine.command: memory fraction {text!r}; write a share such as 0.9")
+
+
 def expected_kv(brief: Brief, gpu_memory_bytes: int = 0) -> KvCapacity | None:
     """The KV capacity before a start: stated by the study, else an estimate, None where too little is known.
 
@@ -171,11 +183,10 @@ def expected_kv(brief: Brief, gpu_memory_bytes: int = 0) -> KvCapacity | None:
     if brief.shape is None or not memory_gb:
         return None
     tp = tensor_parallel(study)
-    fraction = value_of(study.engine.command, *FRACTION_FLAGS)
     memory = Memory(
         gpu_memory_gb=memory_gb,
         weight_gb=study.model.weight_gb or weight_gb(brief.shape, tp),
-        mem_fraction=float(fraction) if fraction else automatic_mem_fraction(study.engine.kind, memory_gb, tp),
+        mem_fraction=memory_fraction(study) or automatic_mem_fraction(study.engine.kind, memory_gb, tp),
         tp=tp,
         kv_dtype=kv_dtype_of(value_of(study.engine.command, "--kv-cache-dtype") or "auto"),
     )

@@ -1,0 +1,126 @@
+"""``autotune repair``: whatever file is damaged, the study goes on with all that is sound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import optuna
+import pytest
+
+from autotune.brief import read_brief
+from autotune.errors import InputError
+from autotune.night import open_night, resolve
+from autotune.repairing import repair
+from autotune.search.outcomes import trial_state
+from autotune.server.cancel import Waiting
+from autotune.values import Diagnosis, Infeasible, Interrupted, Measured
+from tests.nights import Night, put, records, result, score
+
+OOM = Infeasible(diagnosis=Diagnosis(kind="oom_runtime", action="prune"))
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    """Three settled trials, bounds, and a storage that agrees."""
+    path = Night().write(tmp_path)
+    put(path, 0, {}, score(1000.0))
+    with open_night(read_brief(path), lambda _: None, Waiting()) as night:
+        region = night.fix_region(score(1000.0).effective)
+        night.searcher.tell(result(path, 0), region)
+    put(path, 1, {"max_running_requests": 128, "cuda_graph_max_bs": 128}, score(3000.0))
+    put(path, 2, {"max_running_requests": 160, "cuda_graph_max_bs": 160}, OOM)
+    with open_night(read_brief(path), lambda _: None, Waiting()):
+        pass
+    return path
+
+
+def agrees(path: Path) -> bool:
+    """The storage holds the records, each told as it should be."""
+    found = records(path)
+    mirror = optuna.load_study(study_name="short", storage=f"sqlite:///{found.folder.database}")
+    told = {trial.number: trial.state for trial in mirror.get_trials()}
+    return told == {r.number: trial_state(r) for r in found.results()}
+
+
+def opens(path: Path) -> bool:
+    """A night can be opened on it."""
+    with open_night(resolve(read_brief(path)), lambda _: None, Waiting()) as night:
+        return night.region() is not None
+
+
+@pytest.mark.parametrize("data", [b"garbage" * 999, b"", None], ids=["garbage", "empty", "deleted"])
+def test_a_storage_that_is_lost_is_written_again(study: Path, data: bytes | None) -> None:
+    """Every settled trial is in it; a corrupt file is kept aside."""
+    database = records(study).folder.database
+    database.unlink()
+    if data is not None:
+        database.write_bytes(data)
+    done = repair(read_brief(study))
+    assert done.settled == 3
+    assert done.set_aside == (("study.db.damaged",) if data else ())
+    assert agrees(study)
+    assert opens(study)
+
+
+def test_a_truncated_result_is_set_aside_and_its_trial_runs_again(study: Path) -> None:
+    """The other trials stay as they are, byte for byte."""
+    found = records(study)
+    path, other = found.trial(1).result, found.trial(2).result.read_bytes()
+    path.write_bytes(path.read_bytes()[:200])
+    done = repair(read_brief(study))
+    assert done.set_aside == ("trials/0001/result.json.damaged",)
+    assert (done.settled, done.interrupted) == (2, 1)
+    assert isinstance(result(study, 1).outcome, Interrupted)
+    assert found.trial(2).result.read_bytes() == other
+    assert agrees(study)
+    assert opens(study)
+
+
+@pytest.mark.parametrize("text", ["{torn", "{}", "[1]"])
+def test_lost_bounds_follow_from_the_baseline_again(study: Path, text: str) -> None:
+    """The same bounds as before, also when the file is sound JSON of another shape."""
+    path = records(study).folder.bounds
+    before = path.read_bytes()
+    path.write_text(text)
+    assert repair(read_brief(study)).set_aside == ("bounds.json.damaged",)
+    assert path.read_bytes() == before
+    assert agrees(study)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "machine.json", "trials/0001/plan.json", "trials/0001/config.json"])
+@pytest.mark.parametrize("text", ["{torn", '{"a": 1}'])
+def test_any_other_record_is_set_aside(study: Path, name: str, text: str) -> None:
+    """Whichever it is, a night can be opened afterwards and the scores are kept."""
+    (records(study).folder.root / name).write_text(text)
+    done = repair(read_brief(study))
+    assert done.set_aside == (f"{name}.damaged",)
+    assert done.settled == 3
+    assert opens(study)
+    assert isinstance(result(study, 1).outcome, Measured)
+
+
+def test_repairing_what_is_sound_changes_nothing(study: Path) -> None:
+    """Twice is as good as once."""
+    before = {p: p.read_bytes() for p in records(study).folder.root.rglob("*.json")}
+    assert repair(read_brief(study)).set_aside == ()
+    assert repair(read_brief(study)).set_aside == ()
+    assert {p: p.read_bytes() for p in records(study).folder.root.rglob("*.json")} == before
+    assert agrees(study)
+
+
+def test_nothing_to_repair(tmp_path: Path) -> None:
+    """A study that never ran is told so, and no folder is made."""
+    with pytest.raises(InputError, match="nothing to repair"):
+        repair(read_brief(Night().write(tmp_path)))
+    assert not (tmp_path / "short").exists()
+
+
+def test_a_storage_that_knows_more_than_the_records_is_rebuilt(study: Path) -> None:
+    """``tune`` refuses it and names this command; afterwards it opens."""
+    found = records(study)
+    for path in (found.trial(2).result, found.trial(2).config):
+        path.unlink()
+    with pytest.raises(InputError, match="autotune repair"):
+        opens(study)
+    repair(read_brief(study))
+    assert opens(study)
