@@ -56,9 +56,10 @@ class LoadProgress(Value, frozen=True, kw_only=True, tag="load_progress"):
 
 
 class TrialSettled(Value, frozen=True, kw_only=True, tag="trial_settled"):
-    """``best`` and ``baseline`` are scores so far; None before there is one."""
+    """``best`` and ``baseline`` are scores so far; None before there is one. ``role`` as in ``TrialStarted``."""
 
     number: int
+    role: str = "search"
     config: Config
     outcome: Outcome
     timings: Timings
@@ -67,10 +68,13 @@ class TrialSettled(Value, frozen=True, kw_only=True, tag="trial_settled"):
 
 
 class NightEnded(Value, frozen=True, kw_only=True, tag="night_ended"):
-    """``reason`` in words; ``script`` is the exported launch script, where there is one."""
+    """``reason`` in words; ``confirmed`` the verdict in words, empty without a confirmation; ``script`` is the exported
+    launch script, where there is one.
+    """
 
     reason: str
     settled: int
+    confirmed: str = ""
     best_number: int | None = None
     script: str | None = None
 

@@ -6,12 +6,13 @@ import stat
 from pathlib import Path
 
 from autotune.brief import Brief
+from autotune.confirmation import Confirmation, chosen_trial, read_confirmation
 from autotune.engines.base import Where
 from autotune.errors import InputError, NightStopped
 from autotune.export import render
 from autotune.export.bundle import ExportBundle, Provenance
 from autotune.planning import PLANNED_PORT
-from autotune.standing import baseline_of, best_of
+from autotune.standing import baseline_of
 from autotune.study.atomic import write_atomic
 from autotune.study.manifest import Manifest
 from autotune.study.record import Records, read_record
@@ -27,7 +28,8 @@ def export_best(brief: Brief, output: Path | None = None, fmt: str = "bash") -> 
     """
     records = Records(brief.folder)
     results = records.results()
-    best = best_of(results, brief.study.objective)
+    confirmation = read_confirmation(brief.folder)
+    best = chosen_trial(results, brief.study.objective, confirmation)
     if best is None:
         return None
     plan = records.plan(best.number)
@@ -37,7 +39,7 @@ def export_best(brief: Brief, output: Path | None = None, fmt: str = "bash") -> 
     bundle = ExportBundle(
         plan=plan,
         baseline=(records.plan(base.number) if base else None) or _planned_baseline(brief),
-        provenance=provenance(brief, best),
+        provenance=provenance(brief, best, confirmation),
     )
     path = output or brief.folder.launch_script
     if path.is_dir():
@@ -54,7 +56,7 @@ def _planned_baseline(brief: Brief) -> LaunchPlan:
     return brief.engine.launch_plan(brief.study.engine, brief.study.model, [], where)
 
 
-def provenance(brief: Brief, best: TrialResult) -> Provenance:
+def provenance(brief: Brief, best: TrialResult, confirmation: Confirmation | None) -> Provenance:
     """Where the claim comes from, in sentences."""
     study = brief.study
     assert isinstance(best.outcome, Measured)
@@ -72,6 +74,7 @@ def provenance(brief: Brief, best: TrialResult) -> Provenance:
         trial=str(best.number),
         parameters=_params(best.config),
         score=f"{study.objective.metric} {score.value:,.1f} +- {score.stderr:,.1f} within one start",
+        confirmed_gain=confirmation.sentence if confirmation else "",
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from autotune.brief import Brief
 from autotune.budget import Standing, eta_s
-from autotune.standing import baseline_of, best_of, score_of, settled
+from autotune.confirmation import chosen_trial, read_confirmation
+from autotune.standing import baseline_of, score_of, settled
 from autotune.study.lock import Holder, holder
 from autotune.study.record import Records
 from autotune.study.rules import parse_duration
@@ -39,6 +40,7 @@ class Overview(Value, frozen=True, kw_only=True):
     best: float | None
     best_number: int | None
     gain: float | None
+    confirmed: str
     plan: LaunchPlan | None
     lines: tuple[TrialLine, ...]
 
@@ -49,7 +51,8 @@ def overview(brief: Brief) -> Overview:
     results = records.results()
     counted = settled(results)
     standing = Standing.of(counted)
-    best, base = best_of(results, brief.study.objective), baseline_of(results)
+    confirmation = read_confirmation(brief.folder)
+    best, base = chosen_trial(results, brief.study.objective, confirmation), baseline_of(results)
     best_score, base_score = score_of(best), score_of(base)
     cut = records.interrupted()
     return Overview(
@@ -66,6 +69,7 @@ def overview(brief: Brief) -> Overview:
         best=best_score,
         best_number=best.number if best else None,
         gain=best_score / base_score - 1 if best_score and base_score else None,
+        confirmed=confirmation.sentence if confirmation else "",
         plan=records.plan(best.number) if best else None,
         lines=(
             *(

@@ -28,7 +28,7 @@ def plan_night(brief: Brief) -> NightPlan:
         trials=study.budget.trials,
         wall_clock_s=parse_duration(study.budget.wall_clock),
         command=plan.argv,
-        confirm_starts=2 * study.budget.confirm_starts,
+        confirm_starts=2 * study.budget.confirm_starts + 2 if study.budget.confirm_starts else 0,
         weight_gb=brief.total_weight_gb(),
         start_s=_mean(starts_s),
         trial_s=_mean(trials_s),

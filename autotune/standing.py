@@ -26,13 +26,18 @@ def best_of(results: Sequence[TrialResult], objective: Objective) -> TrialResult
 
     Not the best value seen: repeats are pooled, and a single high value is shrunk as far as the noise explains it.
     """
-    keeping = [r for r in results if isinstance(r.outcome, Measured) and _keeps_limits(r.outcome, objective)]
-    tried = group_trials(keeping)
+    kept = keeping(results, objective)
+    tried = group_trials(kept)
     ranked = rank(tried, estimate_noise(tried), objective.metric)
     if not ranked:
         return None
     numbers = ranked[0].tried.trials
-    return next((r for r in keeping if r.number in numbers), None)
+    return next((r for r in kept if r.number in numbers), None)
+
+
+def keeping(results: Sequence[TrialResult], objective: Objective) -> list[TrialResult]:
+    """The measured trials that are not certainly beyond a limit of the objective."""
+    return [r for r in results if isinstance(r.outcome, Measured) and _keeps_limits(r.outcome, objective)]
 
 
 def score_of(result: TrialResult | None) -> float | None:

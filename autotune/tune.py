@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from autotune.budget import Standing, eta_s, stuck, why_stop
+from autotune.confirm import confirm, reserve_s
+from autotune.confirmation import chosen_trial, read_confirmation
 from autotune.errors import NightStopped
 from autotune.events import NightEnded, NightStarted, Note, TrialSettled, TrialStarted
 from autotune.exporting import export_best
@@ -23,6 +25,8 @@ def tune(night: Night) -> NightEnded:
     _greet(night)
     baseline = _baseline(night)
     reason = _cancelled(night) if baseline is None else _search(night, baseline)
+    if baseline is not None:
+        _confirm(night)
     ended = _farewell(night, reason)
     night.rig.say(ended)
     return ended
@@ -70,7 +74,7 @@ def _search(night: Night, baseline: TrialResult) -> str:
     while True:
         results = settled(night.records.results())
         standing = Standing.of(results)
-        if reason := _cancelled(night) or why_stop(standing, budget.trials, budget_s):
+        if reason := _cancelled(night) or why_stop(standing, budget.trials, budget_s, reserve_s(night)):
             return reason
         _check_interruptions(night)
         if reason := stuck(results, budget.infeasible_in_a_row):
@@ -80,6 +84,13 @@ def _search(night: Night, baseline: TrialResult) -> str:
             return "every configuration inside the bounds is settled"
         result = _run(night, Ticket(number=suggestion.number, config=suggestion.config))
         _say_if_equal(night, result, results)
+
+
+def _confirm(night: Night) -> None:
+    """The last part of a night: what the search found, on fresh starts against the baseline."""
+    blocks = night.brief.study.budget.confirm_starts
+    if blocks and not _cancelled(night):
+        confirm(night, blocks=blocks)
 
 
 def _run(night: Night, ticket: Ticket) -> TrialResult:
@@ -157,10 +168,12 @@ def in_words(result: TrialResult) -> str:
 
 def _farewell(night: Night, reason: str) -> NightEnded:
     results = night.records.results()
-    best = best_of(results, night.brief.study.objective)
+    confirmation = read_confirmation(night.folder)
+    best = chosen_trial(results, night.brief.study.objective, confirmation)
     script = export_best(night.brief) if best else None
     return NightEnded(
         reason=reason,
+        confirmed=confirmation.sentence if confirmation else "",
         settled=len(settled(results)),
         best_number=best.number if best else None,
         script=str(script) if script else None,

@@ -16,7 +16,7 @@ LAYERS = (
     {"space", "diagnosis", "verdict", "export", "engines", "study"},
     {"budget", "standing"},
     {"server", "load", "search", "sim", "report"},
-    {"brief", "rig", "trouble", "surroundings", "loading", "trial", "planning", "exporting", "night", "tune"}
+    {"brief", "rig", "trouble", "surroundings", "loading", "confirmation", "trial", "planning", "exporting", "night", "tune"}
     | {"confirm", "overview", "doctor", "repairing"}
     | {"benching", "reporting", "watching", "notify", "aftermath"},
     {"cli", "__main__"},

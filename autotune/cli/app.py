@@ -11,10 +11,11 @@ import typer
 
 from autotune import __version__
 from autotune.brief import Brief, read_brief
-from autotune.cli import tools
+from autotune.cli import bench, tools
 from autotune.cli.live import Narrator
 from autotune.cli.signals import cancel_on_signals
-from autotune.cli.text import doctor_text, ended_text, status_text
+from autotune.cli.text import confirmation_text, doctor_text, ended_text, status_text
+from autotune.confirm import confirm as run_confirmation
 from autotune.doctor import examine
 from autotune.errors import InputError
 from autotune.exporting import export_best
@@ -71,6 +72,29 @@ def resume(study: StudyFile, json: Json = False) -> None:
     _night(brief, json)
 
 
+@app.command()
+def confirm(
+    study: StudyFile,
+    starts: Annotated[int, typer.Option("--starts", min=2, help="Fresh starts a side.")] = 5,
+    finalists: Annotated[
+        int, typer.Option("--finalists", min=1, help="Configurations compared with the baseline.")
+    ] = 1,
+    anew: Annotated[bool, typer.Option("--anew", help="Begin another confirmation beside a finished one.")] = False,
+    json: Json = False,
+) -> None:
+    """Compare the best configurations with the baseline on fresh, interleaved starts, and say what can be claimed."""
+    with cancel_on_signals() as cancel:
+        narrator = Narrator(json=json)
+        with narrator, open_night(resolve(read_brief(study)), narrator.hear, Waiting(cancel=cancel)) as night:
+            found = run_confirmation(night, blocks=starts, finalists=finalists, anew=anew)
+            if found is not None:
+                export_best(night.brief)
+        if found is not None:
+            typer.echo(msgspec.json.encode(found).decode() if json else confirmation_text(found))
+        if cancel.signal is not None:
+            sys.exit(128 + cancel.signal)
+
+
 def _night(brief: Brief, json: bool) -> None:
     with cancel_on_signals() as cancel:
         narrator = Narrator(json=json)
@@ -120,3 +144,4 @@ def export(
 
 
 tools.register(app)
+bench.register(app)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from autotune.confirmation import Confirmation
 from autotune.doctor import Examination
 from autotune.events import NightEnded
 from autotune.overview import Overview, TrialLine
@@ -67,6 +68,7 @@ def ended_text(ended: NightEnded, seen: Overview) -> str:
         best = next(line for line in seen.lines if line.number == seen.best_number)
         lines.append(f"best configuration: {params_text(best.params)} (trial {best.number})")
         lines.append(f"  {seen.metric}: {seen.best:,.1f} against {seen.baseline or 0.0:,.1f} by default{_gain(seen)}")
+        lines.append(f"  confirmed on fresh starts: {seen.confirmed or 'not yet; run `autotune confirm`'}")
     if ended.script:
         lines.append(f"launch script: {ended.script}")
     return "\n".join(lines)
@@ -83,4 +85,18 @@ def repaired_text(done: Repaired) -> str:
     if done.interrupted:
         lines.append(f"{done.interrupted} trials have no sound result and run again")
     lines.append(f"study {done.study}: the database holds the {done.settled} settled trials of the records")
+    return "\n".join(lines)
+
+
+def confirmation_text(found: Confirmation) -> str:
+    """The starts of each side and the verdict."""
+    lines = []
+    for index, arm in enumerate(found.plan.arms):
+        values = ", ".join(f"{start.value:,.0f}" for start in found.starts if start.arm == index)
+        why = f"  dropped: {found.dropped[str(index)]}" if str(index) in found.dropped else ""
+        lines.append(f"{'baseline' if index == 0 else f'trial {arm.trial}'}: {params_text(arm.config)}")
+        lines.append(f"  {found.plan.metric}: {values or 'no measured start'}{why}")
+    lines.append(f"verdict: {found.sentence}")
+    if found.judgement and found.judgement.headline.kind == "no difference" and found.needed_starts:
+        lines.append(f"  {found.needed_starts} starts a side would find a gain of 10 % at this noise nine times in ten")
     return "\n".join(lines)

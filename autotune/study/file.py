@@ -107,12 +107,15 @@ class Objective(Value, frozen=True, kw_only=True):
 
 
 class Budget(Value, frozen=True, kw_only=True):
-    """``wall_clock`` is written as 90s, 45m, 8h or 1d; a night ends at whichever comes first."""
+    """``wall_clock`` is written as 90s, 45m, 8h or 1d; a night ends at whichever comes first.
+
+    ``confirm_starts`` are the fresh starts a side of the confirmation that ends the night, inside its time; 0: none.
+    """
 
     trials: int = 20
     wall_clock: str = "8h"
     infeasible_in_a_row: int = 6
-    confirm_starts: int = 0
+    confirm_starts: int = 3
 
 
 class Timeouts(Value, frozen=True, kw_only=True):

@@ -1,0 +1,161 @@
+"""The confirmation: baseline and finalists on fresh starts, interleaved in random order, and what can be claimed.
+
+Its starts are records of their own, in ``confirm/`` inside the study's folder. The order is fixed when it begins; after
+an interruption the same starts that are missing are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from autotune.budget import Standing
+from autotune.confirmation import Arm, Confirmation, ConfirmationPlan, latest_folder, walk
+from autotune.errors import InputError
+from autotune.events import Note, TrialSettled, TrialStarted
+from autotune.night import Night
+from autotune.rig import Rig, now_text
+from autotune.standing import baseline_of, keeping, settled
+from autotune.study.folder import StudyFolder, fresh_name
+from autotune.study.record import Begun, Records, read_record, write_record
+from autotune.study.rules import parse_duration
+from autotune.trial import Ticket, run_trial
+from autotune.values import Config, Infeasible, Interrupted, Measured, TrialResult
+from autotune.verdict.confirm import Rules, judge
+from autotune.verdict.fit import Start
+from autotune.verdict.noise import estimate_noise, group_trials
+from autotune.verdict.power import starts_needed
+from autotune.verdict.recommend import finalists as rank_finalists
+from autotune.verdict.schedule import BASELINE, Slot, plan_schedule
+
+PROMPTS = 1
+FEWEST_BLOCKS = 2
+CLAIMED_GAIN = 0.10
+
+
+def confirm(night: Night, *, blocks: int, finalists: int = 1, anew: bool = False) -> Confirmation | None:
+    """Run the missing starts and judge; None when there is nothing to compare or somebody wants to end.
+
+    Raises InputError without a measured baseline.
+    """
+    begun = _begin(night, blocks, finalists, anew)
+    if begun is None:
+        return None
+    folder, plan = begun
+    rig = msgspec.structs.replace(night.rig, records=Records(folder), prompts=PROMPTS)
+    rig.records.settle_interrupted("the tuner was ended before this start was settled", now_text())
+    while (slot := _next_slot(plan, rig.records)) is not None:
+        if night.rig.waiting.cancel.reason():
+            return None
+        if isinstance(_run_slot(rig, plan, slot).outcome, Interrupted):
+            return None
+    return _conclude(night, folder, plan)
+
+
+def _begin(night: Night, blocks: int, finalists: int, anew: bool) -> tuple[StudyFolder, ConfirmationPlan] | None:
+    """The plan to go on with: the unfinished one, else a new one in a folder of its own."""
+    latest = latest_folder(night.folder)
+    plan = read_record(latest.root / "plan.json", ConfirmationPlan) if latest else None
+    if latest and plan and not anew and not _stale(night, plan, finalists):
+        return latest, plan
+    arms = _arms(night, finalists)
+    if len(arms) < FEWEST_BLOCKS:
+        night.rig.say(Note(text="confirmation: no configuration beside the baseline is measured"))
+        return None
+    seed = night.brief.study.seed + len(night.records.numbers())
+    schedule = plan_schedule(finalists=len(arms) - 1, blocks=max(blocks, FEWEST_BLOCKS), seed=seed)
+    plan = ConfirmationPlan(arms=arms, schedule=schedule, metric=night.brief.study.objective.metric)
+    folder = StudyFolder(night.folder.root / fresh_name(night.folder.root, "confirm"))
+    folder.create()
+    write_record(folder.root / "plan.json", plan)
+    return folder, plan
+
+
+def _stale(night: Night, plan: ConfirmationPlan, finalists: int) -> bool:
+    """A finished confirmation of other finalists says nothing of the present ones."""
+    latest = latest_folder(night.folder)
+    finished = latest is not None and _next_slot(plan, Records(latest)) is None
+    return finished and [a.config for a in plan.arms] != [a.config for a in _arms(night, finalists)]
+
+
+def _arms(night: Night, finalists: int) -> tuple[Arm, ...]:
+    results = settled(night.records.results())
+    base = baseline_of(results)
+    if base is None:
+        raise InputError(f"{night.brief.path.name}: no baseline is measured; run `autotune tune` first")
+    tried = group_trials(keeping(results, night.brief.study.objective))
+    ranked = rank_finalists(tried, finalists, estimate_noise(tried), night.brief.study.objective.metric)
+    chosen = [Arm(trial=r.tried.trials[0], config=Config(params=r.tried.params)) for r in ranked]
+    return (Arm(trial=base.number, config=base.config), *chosen)
+
+
+def _next_slot(plan: ConfirmationPlan, records: Records) -> Slot | None:
+    return walk(plan, records.results())[1]
+
+
+def _run_slot(rig: Rig, plan: ConfirmationPlan, slot: Slot) -> TrialResult:
+    arm = plan.arms[slot.arm]
+    number = rig.records.next_number()
+    begun = Begun(number=number, config=arm.config, started_at=now_text(), repeat_of=arm.trial)
+    rig.records.begin_trial(begun)
+    rig.say(TrialStarted(number=number, role="confirm", config=arm.config))
+    ticket = Ticket(number=number, config=arm.config, role="confirm", repeat_of=arm.trial)
+    result = rig.records.settle(run_trial(rig, ticket))
+    rig.say(
+        TrialSettled(
+            number=number, role="confirm", config=result.config, outcome=result.outcome, timings=result.timings
+        )
+    )
+    return result
+
+
+def _conclude(night: Night, folder: StudyFolder, plan: ConfirmationPlan) -> Confirmation:
+    done, _ = walk(plan, Records(folder).results())
+    dropped = _dropped(plan, done)
+    starts = [
+        Start(arm=slot.arm, block=slot.block, value=r.outcome.score.value, stderr=r.outcome.score.stderr)
+        for slot, r in done
+        if isinstance(r.outcome, Measured) and str(slot.arm) not in dropped
+    ]
+    noise = estimate_noise(group_trials(settled(night.records.results())))
+    found = Confirmation(plan=plan, starts=tuple(starts), dropped=dropped)
+    if {s.arm for s in starts} - {BASELINE} and str(BASELINE) not in dropped:
+        judgement = judge(starts, metric=plan.metric, noise=noise, rules=Rules(planned=plan.schedule.blocks))
+        found = msgspec.structs.replace(
+            found,
+            judgement=judgement,
+            sentence=str(judgement.headline),
+            chosen=judgement.winner,
+            needed_starts=starts_needed(CLAIMED_GAIN, noise=judgement.noise),
+        )
+    else:
+        found = msgspec.structs.replace(found, sentence="nothing can be said: too few starts were measured")
+    write_record(folder.root / "confirmation.json", found)
+    night.rig.say(Note(text=f"confirmation: {found.sentence}"))
+    return found
+
+
+def _dropped(plan: ConfirmationPlan, done: Sequence[tuple[Slot, TrialResult]]) -> dict[str, str]:
+    """Arms without two measured starts, or with one that could not be served at all, and why."""
+    reasons: dict[str, str] = {}
+    for index in range(len(plan.arms)):
+        mine = [result.outcome for slot, result in done if slot.arm == index]
+        bad = next((o.diagnosis.kind for o in mine if isinstance(o, Infeasible)), None)
+        measured = sum(isinstance(o, Measured) for o in mine)
+        if bad and index != BASELINE:
+            reasons[str(index)] = f"{bad} in the confirmation"
+        elif measured < FEWEST_BLOCKS:
+            reasons[str(index)] = f"{measured} measured starts"
+    return reasons
+
+
+def reserve_s(night: Night) -> float:
+    """Seconds of the night's budget that the confirmation will need, as far as can be told."""
+    blocks = night.brief.study.budget.confirm_starts
+    each = Standing.of(settled(night.records.results())).trial_s
+    if not blocks or each is None:
+        return 0.0
+    needed = (2 * blocks + 2) * each
+    # A short night is for searching: never more than 40 % of it is kept back.
+    return min(needed, 0.4 * parse_duration(night.brief.study.budget.wall_clock))
