@@ -148,20 +148,14 @@ class Slot:
         self.reply.status = status
 
     def body(self, data: bytes, now: float) -> None:
-        reply = self.reply
-        before = reply.received
-        client = self.client
-        client.events += reply.feed(data, now)
-        gained = reply.received - before
-        if gained > 0:
-            client.tokens += gained
-            client.last_token = now
+        if gained := self.reply.feed(data, now):
+            self.client.tokens += gained
+            self.client.last_token = now
 
     def complete(self, now: float) -> None:
         before = self.reply.received
         reason = self.reply.finish(now)
-        gained = self.reply.received - before
-        if gained:
+        if gained := self.reply.received - before:
             self.client.tokens += gained
             self.client.last_token = now
         self.failures = self.failures + 1 if reason else 0
@@ -238,6 +232,7 @@ class Client:
     def settle(self, slot: Slot, state: int, reason: str, end: float) -> None:
         """A request is over: note it and send what is due next."""
         self.busy.pop(slot)
+        self.events += slot.reply.events
         self.recorder.add(slot, state, reason, end)
         self.idle.append(slot)
         if self._running:

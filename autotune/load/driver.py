@@ -20,6 +20,7 @@ from autotune.load import records
 from autotune.load.monitor import Monitor
 from autotune.load.records import Meta, RawRun
 from autotune.load.spec import Heartbeat, LoadSpec, Progress, WorkerSpec
+from autotune.study.atomic import make_private_folder
 from autotune.study.file import Workload
 
 STREAMS_PER_WORKER = 512
@@ -28,6 +29,10 @@ GATHER_S = 60.0
 POLL_S = 0.25
 
 Message = tuple[int, Heartbeat | str | None]
+
+
+class WorkerLost(NightStopped):
+    """A load worker ended, or could not be started, by no fault of the server: it may go well the next time."""
 
 
 def worker_count(workload: Workload, cores: int) -> int:
@@ -47,7 +52,7 @@ def run_load(
     """Drive the load to its end and save its records as ``raw-<level>.npz`` in ``spec.folder``.
 
     ``should_stop`` is asked every quarter of a second; its reason ends the load at once and becomes ``meta.ended``.
-    Raises NightStopped when a worker process cannot run.
+    Raises WorkerLost when a worker process cannot run.
     """
     return LoadRun(spec).run(on_progress, should_stop)
 
@@ -65,7 +70,7 @@ class LoadRun:
         self._ended: set[int] = set()
 
     def run(self, on_progress: Callable[[Progress], None], should_stop: Callable[[], str | None]) -> RawRun:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self._folder)
         try:
             self._start()
             started = self._go()
@@ -77,12 +82,10 @@ class LoadRun:
 
     def _start(self) -> None:
         for worker in range(self.workers):
-            process = subprocess.Popen(
-                [sys.executable, "-m", "autotune.load.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
+            process = _worker_process()
             self._processes.append(process)
             spec = WorkerSpec(load=self.spec, worker=worker, workers=self.workers, raw_path=str(self._part(worker)))
-            self._tell(process, msgspec.json.encode(spec))
+            self._tell(worker, msgspec.json.encode(spec))
             assert process.stdout is not None
             threading.Thread(target=self._read, args=(worker, process.stdout), daemon=True).start()
 
@@ -96,8 +99,8 @@ class LoadRun:
                 raise self._broken(worker, "did not start")
             waiting.discard(worker)
         started = time.monotonic()
-        for process in self._processes:
-            self._tell(process, f"go {started!r}".encode())
+        for worker in range(self.workers):
+            self._tell(worker, f"go {started!r}".encode())
         return started
 
     def _watch(
@@ -133,9 +136,9 @@ class LoadRun:
                 raise self._broken(worker, "died")
 
     def _stop(self) -> None:
-        for process in self._processes:
-            with contextlib.suppress(OSError):
-                self._tell(process, b"stop")
+        for worker in range(self.workers):
+            with contextlib.suppress(WorkerLost):
+                self._tell(worker, b"stop")
 
     def _gather(self, ended: str) -> RawRun:
         deadline = time.monotonic() + GATHER_S
@@ -177,7 +180,7 @@ class LoadRun:
         try:
             return self._messages.get(timeout=max(0.0, timeout_s))
         except queue.Empty:
-            raise NightStopped(
+            raise WorkerLost(
                 "the load generator's workers do not answer: is this machine out of memory or overloaded?"
             ) from None
 
@@ -187,19 +190,34 @@ class LoadRun:
                 self._messages.put((worker, msgspec.json.decode(line, type=Heartbeat | str)))
         self._messages.put((worker, None))
 
-    def _tell(self, process: subprocess.Popen[bytes], line: bytes) -> None:
-        assert process.stdin is not None
-        process.stdin.write(line + b"\n")
-        process.stdin.flush()
+    def _tell(self, worker: int, line: bytes) -> None:
+        pipe = self._processes[worker].stdin
+        assert pipe is not None
+        try:
+            pipe.write(line + b"\n")
+            pipe.flush()
+        except OSError:
+            raise self._broken(worker, "is gone") from None
 
     def _part(self, worker: int) -> Path:
         return self._folder / f"raw-{self.spec.level}-worker{worker}.part.npz"
 
-    def _broken(self, worker: int, what: str) -> NightStopped:
+    def _broken(self, worker: int, what: str) -> WorkerLost:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._processes[worker].wait(timeout=1.0)
         code = self._processes[worker].poll()
-        return NightStopped(
-            f"load worker {worker} {what} (exit code {code}): see its message above; try workload.workers = 1"
-        )
+        why = "killed: see the kernel log for the OOM killer" if code == -9 else "see its message on stderr"
+        return WorkerLost(f"load worker {worker} {what} (exit code {code}; {why}); try workload.workers = 1")
+
+
+def _worker_process() -> subprocess.Popen[bytes]:
+    argv = [sys.executable, "-m", "autotune.load.worker"]
+    try:
+        return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    except OSError as error:
+        raise WorkerLost(
+            f"load: no worker could be started ({error.strerror}); raise ulimit -u or ulimit -n, or free memory"
+        ) from error
 
 
 def raw_path(folder: Path, level: str) -> Path:

@@ -105,12 +105,13 @@ def first_rows(counts: Ints) -> Ints:
     return np.asarray(starts[counts > 0], dtype=np.int64)
 
 
-def save(raw: RawRun, path: Path) -> None:
-    """Write atomically, as a compressed NumPy archive without pickles."""
+def save(raw: RawRun, path: Path, compress: bool = True) -> None:
+    """Write atomically, as a NumPy archive without pickles."""
     part = path.with_name(path.name + ".part")
     meta = np.frombuffer(msgspec.json.encode(raw.meta), dtype=np.uint8)
+    write = np.savez_compressed if compress else np.savez
     with part.open("wb") as file:
-        np.savez_compressed(file, requests=raw.requests, times=raw.chunk_times, totals=raw.chunk_totals, meta=meta)
+        write(file, requests=raw.requests, times=raw.chunk_times, totals=raw.chunk_totals, meta=meta)
     part.replace(path)
 
 

@@ -91,8 +91,8 @@ _decode_completion = msgspec.json.Decoder(_Completion).decode
 
 
 class Reply:
-    """One reply as it comes in. ``times`` and ``totals`` are its token-carrying chunks: when, and how many tokens by
-    then.
+    """One reply as it comes in. ``received`` tokens so far; ``times`` and ``totals`` are its token-carrying chunks:
+    when, and how many tokens by then.
 
     ``finish`` gives the reason why it counts as failed, or an empty text.
     """
@@ -105,7 +105,9 @@ class Reply:
         "cached_tokens",
         "done",
         "error",
+        "events",
         "prompt_tokens",
+        "received",
         "status",
         "times",
         "tokens",
@@ -120,6 +122,8 @@ class Reply:
         self.cached_tokens = 0
         self.error = ""
         self.done = False
+        self.events = 0
+        self.received = 0
         self.times: list[float] = []
         self.totals: list[int] = []
         self._stream = stream
@@ -127,15 +131,22 @@ class Reply:
         self._reader = EventReader()
 
     def feed(self, data: bytes, now: float) -> int:
-        """Take a piece of the body; the number of events that it completed."""
+        """Take a piece of the body; the number of tokens that it brought."""
         if self.status != 200 or not self._stream:
             self._body.append(data)
             return 0
-        events = self._reader.feed(data)
+        before = self.received
+        reader = self._reader
+        # By far the commonest packet is one whole event on one line.
+        if not reader.rest and data[:6] == b"data: " and data[-2:] == b"\n\n" and data.find(b"\n", 6) == len(data) - 2:
+            events = [data[6:-2]]
+        else:
+            events = reader.feed(data)
+        self.events += len(events)
         for event in events:
             if event and event != b"[DONE]":
                 self._take(event, now)
-        return len(events)
+        return self.received - before
 
     def finish(self, now: float) -> str:
         """The body is complete. Why the reply counts as failed, or ``""``."""
@@ -146,10 +157,11 @@ class Reply:
         self._settle()
         return self.error or self._verdict()
 
-    @property
-    def received(self) -> int:
-        """Tokens known to have arrived so far."""
-        return self.totals[-1] if self.totals else 0
+    def _gain(self, total: int, now: float) -> None:
+        """Note a chunk after which there are ``total`` tokens."""
+        self.received = total
+        self.times.append(now)
+        self.totals.append(total)
 
     def _verdict(self) -> str:
         if not self.tokens:
@@ -190,10 +202,9 @@ class GenerateReply(Reply):
             if _kind(meta.finish_reason) == "abort":
                 self.error = self.error or f"aborted: {_short(event)}"
         tokens = meta.completion_tokens
-        if tokens is not None and tokens > (self.tokens or 0):
+        if tokens is not None and tokens > self.received:
             self.tokens = tokens
-            self.times.append(now)
-            self.totals.append(tokens)
+            self._gain(tokens, now)
 
 
 class CompletionsReply(Reply):
@@ -235,17 +246,16 @@ class CompletionsReply(Reply):
         total = usage.completion_tokens if usage is not None else None
         if total is not None and total > self.received:
             self._counted = True
-            self.times.append(now)
-            self.totals.append(total)
+            self._gain(total, now)
         elif total is None and (choice.text or choice.finish_reason is None):
-            self.times.append(now)
-            self.totals.append(self.received + 1)
+            self._gain(self.received + 1, now)
         self.done = self.done or choice.finish_reason is not None
 
     def _settle(self) -> None:
         count = len(self.times)
         if self.tokens and count and not self._counted:
             self.totals = [round(self.tokens * (i + 1) / count) for i in range(count)]
+            self.received = self.tokens
 
 
 def new_reply(route: str, asked: int, stream: bool) -> Reply:

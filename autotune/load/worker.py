@@ -125,7 +125,7 @@ async def run(spec: WorkerSpec, commands: Commands) -> None:
     await ended.wait()
     loop.remove_reader(STDIN)
     raw = client.stop()
-    records.save(raw, Path(spec.raw_path))
+    records.save(raw, Path(spec.raw_path), compress=False)
     pulse.beat(time.monotonic(), finished=True)
 
 
