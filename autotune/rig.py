@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -13,7 +14,7 @@ import msgspec
 from autotune.engines.base import Engine, Fetch, Where
 from autotune.events import Listener
 from autotune.load.gates import GateLimits
-from autotune.server.cancel import Waiting
+from autotune.server.cancel import POLL_S, Waiting
 from autotune.server.gpu import GpuProbe
 from autotune.server.ports import fresh_port
 from autotune.server.serve import auth_headers
@@ -82,17 +83,30 @@ class EngineProbe:
         return self._engine.is_ready(status, body)
 
 
-def fetcher(client: httpx.Client) -> Fetch:
-    """GET that answers status 0 instead of raising, as engines want it."""
+def fetcher(client: httpx.Client, waiting: Waiting | None = None) -> Fetch:
+    """GET that answers status 0 instead of raising, as engines want it; at once where somebody wants to end.
+
+    The request runs in a thread: a server that hangs must not hold up a signal.
+    """
+    cancel = (waiting or Waiting()).cancel
 
     def fetch(path: str) -> tuple[int, bytes]:
-        try:
-            answer = client.get(path)
-        except (httpx.HTTPError, OSError) as error:
-            return 0, repr(error).encode()
-        return answer.status_code, answer.content
+        answers: list[tuple[int, bytes]] = []
+        thread = threading.Thread(target=lambda: answers.append(_get(client, path)), name="fetch", daemon=True)
+        thread.start()
+        while thread.is_alive() and cancel.reason() is None:
+            thread.join(POLL_S)
+        return answers[0] if answers else (0, b"given up")
 
     return fetch
+
+
+def _get(client: httpx.Client, path: str) -> tuple[int, bytes]:
+    try:
+        answer = client.get(path)
+    except (httpx.HTTPError, OSError, RuntimeError) as error:  # a client that was closed meanwhile
+        return 0, repr(error).encode()
+    return answer.status_code, answer.content
 
 
 def control_client(plan: LaunchPlan) -> httpx.Client:

@@ -51,7 +51,7 @@ class Onlooker:
 
     def _counters(self) -> Counters:
         with control_client(self._server.plan) as client:
-            return self._rig.engine.counters(fetcher(client), read_log(self._server.log_path))
+            return self._rig.engine.counters(fetcher(client, self._rig.waiting), read_log(self._server.log_path))
 
     def _server_cpu_s(self) -> float:
         return self._server.vitals().cpu_s if self._server.process else 0.0

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from autotune.errors import NightStopped
 from autotune.events import Note, Phase, PhaseEntered
+from autotune.load.driver import WorkerLost
 from autotune.loading import Load, measure
 from autotune.rig import EngineProbe, Rig, Stopwatch, control_client, fetcher, now_text
 from autotune.server.clock import slept_s
@@ -85,10 +86,10 @@ def _back_off(rig: Rig, seconds: float) -> str | None:
 
 
 def _attempt(rig: Rig, ticket: Ticket, attempt: int, watch: Stopwatch) -> Outcome | Retry:
-    """One server, from start to verified end; one that the machine cannot start just now is tried again."""
+    """One server, from start to verified end; what the machine cannot do just now is tried again."""
     try:
         return _serve_once(rig, ticket, attempt, watch)
-    except StartFailed as error:
+    except (StartFailed, WorkerLost) as error:
         return Retry(reason=str(error), kind="env_error")
 
 
@@ -138,7 +139,7 @@ def _read_and_measure(rig: Rig, ticket: Ticket, server: RunningServer, attempt: 
     _enter(rig, ticket, "read back")
     written = read_log(server.log_path)
     with control_client(server.plan) as client:
-        effective = rig.engine.effective(fetcher(client), written, rig.space.names())
+        effective = rig.engine.effective(fetcher(client, rig.waiting), written, rig.space.names())
     for sentence in rig.engine.describe_clamps(ticket.config, effective, written):
         rig.say(Note(text=f"trial {ticket.number}: {sentence}"))
     return measure(rig, Load(number=ticket.number, attempt=attempt, effective=effective), server)

@@ -7,13 +7,28 @@ not hold; 128 + N ended by signal N.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 
 from autotune.errors import AutotuneError
 
 
+def hold_standard_descriptors() -> None:
+    """Open /dev/null in the place of a standard stream that is closed (``2>&-``).
+
+    Otherwise the next file that is opened, a database for example, takes its number and gets the messages.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
 def main() -> None:
     """The console script."""
+    hold_standard_descriptors()
     # The simulated server starts within a second and takes an engine's own flags: it is no typer command.
     if sys.argv[1:2] == ["sim"]:
         from autotune.sim.__main__ import main as simulate
@@ -24,5 +39,6 @@ def main() -> None:
     try:
         app(prog_name="autotune", standalone_mode=True)
     except AutotuneError as error:
-        print(f"autotune: {error}", file=sys.stderr)
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # nobody may be left to read it
+            print(f"autotune: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
