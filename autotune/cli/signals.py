@@ -26,9 +26,14 @@ class SignalFlag(CancelFlag):
 
 @contextmanager
 def cancel_on_signals() -> Iterator[SignalFlag]:
-    """While the body runs, the ending signals set the flag instead of raising."""
+    """While the body runs, the ending signals set the flag instead of raising.
+
+    A SIGHUP that is ignored stays ignored: that is how nohup(1) keeps a night alive after its terminal.
+    """
     flag = SignalFlag()
-    before = {number: signal.signal(number, flag.hear) for number in ENDING}
+    nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    heard = [number for number in ENDING if not (nohup and number is signal.SIGHUP)]
+    before = {number: signal.signal(number, flag.hear) for number in heard}
     try:
         yield flag
     finally:
