@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from autotune.brief import Brief, read_brief
+from autotune.confirmation import Confirmation, ConfirmationPlan
 from autotune.errors import InputError
 from autotune.night import Machine, clean_up, derive_region, machine_file, resolve, strategy, write_manifest
 from autotune.rig import now_text
@@ -44,7 +45,8 @@ def repair(brief: Brief) -> Repaired:
     if not folder.root.is_dir():
         raise InputError(f"{brief.path.name}: nothing to repair in {folder.root}")
     with study_lock(folder.lock, now_text()):
-        aside = [*set_aside_damaged_records(records), *_set_aside_misshapen(records)]
+        aside = [path for part in (records, *_confirmations(folder)) for path in set_aside_damaged_records(part)]
+        aside += _set_aside_misshapen(records)
         if (database := repair_storage(folder.database)) is not None:
             aside.append(database)
         clean_up(brief, write_manifest(brief), lambda _: None, Waiting())
@@ -80,8 +82,15 @@ def _names(brief: Brief) -> Iterator[str]:
 def _set_aside_misshapen(records: Records) -> list[Path]:
     """Records that are sound JSON of another shape than this version writes."""
     shapes: list[tuple[Path, Any]] = [(records.folder.bounds, Region), (machine_file(records.folder), Machine)]
+    for part in _confirmations(records.folder):
+        shapes += [(part.folder.root / "plan.json", ConfirmationPlan)]
+        shapes += [(part.folder.root / "confirmation.json", Confirmation)]
     shapes += [(records.trial(number).identity, ServerIdentity) for number in records.numbers()]
     return [quarantine(path) for path, shape in shapes if _is_misshapen(path, shape)]
+
+
+def _confirmations(folder: StudyFolder) -> list[Records]:
+    return [Records(StudyFolder(path)) for path in sorted(folder.root.glob("confirm*")) if path.is_dir()]
 
 
 def _is_misshapen(path: Path, shape: Any) -> bool:

@@ -78,6 +78,7 @@ precision = 0.5
 [budget]
 trials = {trials}
 wall_clock = "30m"
+confirm_starts = {confirm}
 [timeouts]
 start_s = 60
 start_silence_s = {silence_s}
@@ -98,6 +99,7 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     parameters: tuple[str, ...] = ("max_running_requests", "cuda_graph_max_bs")
     workload: str = ""
     trials: int = 3
+    confirm: int = 0
     silence_s: float = 30.0
     stall_s: float = 20.0
 
@@ -137,11 +139,10 @@ def records(study: Path, name: str = "short") -> Records:
     return Records(StudyFolder.beside(study, name))
 
 
-def result_bytes(study: Path) -> dict[int, bytes]:
-    """Every settled result as it lies on disk."""
-    found = records(study)
-    files = {number: found.trial(number).result for number in found.numbers()}
-    return {number: path.read_bytes() for number, path in files.items() if path.exists()}
+def result_bytes(study: Path, name: str = "short") -> dict[str, bytes]:
+    """Every settled result as it lies on disk, those of a confirmation too, by its place in the study's folder."""
+    root = StudyFolder.beside(study, name).root
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("result.json"))}
 
 
 def left(study: Path) -> list[str]:

@@ -99,6 +99,16 @@ def test_any_other_record_is_set_aside(study: Path, name: str, text: str) -> Non
     assert isinstance(result(study, 1).outcome, Measured)
 
 
+@pytest.mark.parametrize("name", ["plan.json", "confirmation.json"])
+def test_a_damaged_confirmation_is_set_aside(study: Path, name: str) -> None:
+    """The search stands; the confirmation can be made anew."""
+    folder = records(study).folder.root / "confirm"
+    folder.mkdir()
+    (folder / name).write_text("{}")
+    assert repair(read_brief(study)).set_aside == (f"confirm/{name}.damaged",)
+    assert opens(study)
+
+
 def test_repairing_what_is_sound_changes_nothing(study: Path) -> None:
     """Twice is as good as once."""
     before = {p: p.read_bytes() for p in records(study).folder.root.rglob("*.json")}

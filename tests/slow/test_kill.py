@@ -14,10 +14,12 @@ from pathlib import Path
 import optuna
 import pytest
 
+from autotune.confirmation import ConfirmationPlan
 from autotune.search.outcomes import trial_state
 from autotune.server.process import ServerIdentity
 from autotune.standing import settled
-from autotune.study.record import read_record
+from autotune.study.folder import StudyFolder
+from autotune.study.record import Records, read_record
 from autotune.values import Infeasible, Interrupted, Measured
 from tests.nights import Night, autotune, begin, events, left, records, result_bytes, stop
 
@@ -45,7 +47,7 @@ def check(study: Path) -> None:
     assert all(isinstance(r.outcome, Measured | Infeasible) for r in counted)
     measured = Counter(r.config.key() for r in counted if isinstance(r.outcome, Measured))
     assert set(measured.values()) == {1}
-    started = [event["number"] for event in events(study, "trial_started")]
+    started = [event["number"] for event in events(study, "trial_started") if event["role"] != "confirm"]
     assert len(started) == len(set(started))
     assert left(study) == []
     mirror = optuna.load_study(study_name="short", storage=f"sqlite:///{records(study).folder.database}")
@@ -55,18 +57,18 @@ def check(study: Path) -> None:
     assert set(states.values()) <= {optuna.trial.TrialState.FAIL}
 
 
-def keeps(study: Path, before: dict[int, bytes]) -> dict[int, bytes]:
+def keeps(study: Path, before: dict[str, bytes]) -> dict[str, bytes]:
     """Every result that was there is there, byte for byte; returns what is there now."""
     now = result_bytes(study)
-    assert {number: now.get(number) for number in before} == before
+    assert {place: now.get(place) for place in before} == before
     return now
 
 
 @pytest.mark.parametrize("seed", [1])
 def test_tuner_killed_ten_times_loses_and_doubles_nothing(tmp_path: Path, seed: int) -> None:
     """``kill -9`` of the tuner at ten random moments, each followed by the same command."""
-    study, rng = Night(trials=TRIALS).write(tmp_path), random.Random(seed)
-    kept: dict[int, bytes] = {}
+    study, rng = Night(trials=TRIALS, confirm=2).write(tmp_path), random.Random(seed)
+    kept: dict[str, bytes] = {}
     for _ in range(KILLS):
         process = begin("tune", study)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -77,6 +79,11 @@ def test_tuner_killed_ten_times_loses_and_doubles_nothing(tmp_path: Path, seed: 
     keeps(study, kept)
     check(study)
     assert any(isinstance(r.outcome, Interrupted) for r in records(study).results())
+    # Every start of the confirmation, once.
+    folder = StudyFolder(records(study).folder.root / "confirm")
+    plan = read_record(folder.root / "plan.json", ConfirmationPlan)
+    assert plan is not None
+    assert len(settled(Records(folder).results())) == len(plan.schedule.slots)
 
 
 def leader(study: Path) -> int | None:
