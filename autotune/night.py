@@ -202,7 +202,7 @@ def _rig(brief: Brief, manifest: Manifest, say: Listener, waiting: Waiting) -> R
         gpu_baseline=_gpu_baseline(brief.folder, gpu, say),
         waiting=waiting,
         say=say,
-        gates=GATES,
+        gates=_gates(brief.study),
     )
 
 
@@ -223,6 +223,11 @@ def _gpu_baseline(folder: StudyFolder, gpu: GpuProbe, say: Listener) -> dict[int
         now = {index: min(used, known.gpu_used_bytes.get(str(index), used)) for index, used in now.items()}
     write_record(path, Machine(boot_id=boot, gpu_used_bytes={str(index): used for index, used in now.items()}))
     return now
+
+
+def _gates(study: Study) -> GateLimits:
+    """The gates, as wide towards other programs as the study allows."""
+    return msgspec.structs.replace(GATES, host_busy=max(GATES.host_busy, study.workload.host_busy_limit))
 
 
 def strategy(study: Study) -> Strategy:

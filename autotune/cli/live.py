@@ -107,7 +107,8 @@ class Narrator:
         if event.best is not None and event.baseline:
             gain = 100 * (event.best / event.baseline - 1)
             self._standing = f"best {event.best:,.0f} ({gain:+.1f} %)"
-        line = f"trial {event.number:<3} {outcome_text(event.outcome):<34} {took:>7}  {self._standing:<24} {name}"
+        what = "confirm" if event.role == "confirm" else "trial"
+        line = f"{what} {event.number:<3} {outcome_text(event.outcome):<34} {took:>7}  {self._standing:<24} {name}"
         return escape(line)
 
     def _live_line(self) -> str:

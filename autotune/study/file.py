@@ -76,6 +76,8 @@ class Workload(Value, frozen=True, kw_only=True):
     (Poisson) and never more than ``concurrency`` at once where that is set.
     A load ends when the relative half-width of the 95 % interval of the objective is at most ``precision``,
     not before ``min_s`` and not after ``max_s`` seconds of steady window; warm-up comes before, at most ``warmup_max_s``.
+    A load is refused when more than ``failed_limit`` of its requests failed, or other programs used more than
+    ``host_busy_limit`` of the host's processors (a share of all of them; 1 never refuses).
     """
 
     input_tokens: int = 128
@@ -91,6 +93,7 @@ class Workload(Value, frozen=True, kw_only=True):
     warmup_max_s: float = 60.0
     precision: float = 0.02
     failed_limit: float = 0.01
+    host_busy_limit: float = 0.5
     token_id_low: int = 1000
     token_id_high: int = 30000
     workers: int = 0
