@@ -28,6 +28,9 @@ START_S = 60.0
 GATHER_S = 60.0
 POLL_S = 0.25
 
+# numpy's libraries start a thread per core in every process, which a worker pays for and never uses.
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
 Message = tuple[int, Heartbeat | str | None]
 
 
