@@ -1,0 +1,153 @@
+"""``autotune bench``: one load on a server that is already running, measured as a trial measures."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import msgspec
+
+from autotune.engines import engine
+from autotune.engines.base import Counters
+from autotune.errors import InputError
+from autotune.load.driver import run_load
+from autotune.load.gates import GateLimits, Surroundings
+from autotune.load.http import parse_target
+from autotune.load.reduce import reduce
+from autotune.load.row import RowValue, bench_serving_row
+from autotune.load.spec import LoadSpec, Progress
+from autotune.rig import FETCH_S, fetcher
+from autotune.study.file import EngineSpec, Objective, Study, Workload
+from autotune.study.rules import RULES, Known, Problem
+from autotune.values import Measurement, Value
+
+CONCURRENCY = 64
+"""Requests in flight where neither a number nor a rate is asked for."""
+STALL_S = 60.0
+"""A stream without a token for so long is given up; without streaming a request's own time limit decides."""
+GATES = GateLimits()
+"""What a load must keep to be a measurement; tests on a busy machine put laxer limits here."""
+
+
+class BenchAsk(Value, frozen=True, kw_only=True):
+    """What is to be measured. ``requests`` 0: until the interval of ``metric`` is narrow enough or the time is over.
+
+    ``api_key`` is never part of a result. ``seed`` None: fresh prompts, which no earlier bench has sent.
+    """
+
+    url: str
+    workload: Workload
+    engine: str = "sglang"
+    model: str = ""
+    api_key: str = ""
+    metric: str = Objective().metric
+    requests: int = 0
+    tag: str = ""
+    seed: int | None = None
+
+
+class Benched(Value, frozen=True, kw_only=True):
+    """``row`` has the field names of sglang.bench_serving; ``ended`` is why the load ended."""
+
+    row: dict[str, RowValue]
+    measurement: Measurement
+    ended: str
+
+
+def bench(
+    ask: BenchAsk,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+    should_stop: Callable[[], str | None] = lambda: None,
+) -> Benched:
+    """Measure once. Raises InputError for a workload that makes no sense or a server that does not answer."""
+    check_workload(ask.workload)
+    parse_target(ask.url)
+    watch = _Watch(on_progress, should_stop, STALL_S if ask.workload.stream else math.inf)
+    with _control(ask) as client, tempfile.TemporaryDirectory(prefix="autotune-bench-") as folder:
+        spec = _spec(ask, client, Path(folder))
+        before = _counters(ask, client)
+        raw = run_load(spec, watch.hear, watch.why_stop)
+        around = Surroundings(before=before, after=_counters(ask, client))
+    measurement = reduce(raw, ask.workload, Objective(metric=ask.metric), around, GATES)
+    return Benched(
+        row=bench_serving_row(measurement, raw, ask.workload, ask.tag), measurement=measurement, ended=raw.meta.ended
+    )
+
+
+def check_workload(workload: Workload) -> None:
+    """The rules of a study file, told in the words of the command line. Raises InputError."""
+    study = Study(name="bench", engine=EngineSpec(command=["server"]), workload=workload)
+    try:
+        for rule in RULES:
+            rule(study, Known())
+    except Problem as problem:
+        text = str(problem).replace("workload.", "--").replace("_", "-")
+        raise InputError(f"bench: {text}") from None
+
+
+class _Watch:
+    """Ends a load that the server has stopped answering."""
+
+    def __init__(
+        self, on_progress: Callable[[Progress], None], should_stop: Callable[[], str | None], stall_s: float
+    ) -> None:
+        self._on_progress = on_progress
+        self._stall_s = stall_s
+        self._should_stop = should_stop
+        self._silent_s = 0.0
+
+    def hear(self, progress: Progress) -> None:
+        self._silent_s = progress.silent_s if progress.in_flight else 0.0
+        self._on_progress(progress)
+
+    def why_stop(self) -> str | None:
+        stalled = f"no token came for {self._silent_s:.0f} s" if self._silent_s > self._stall_s else None
+        return self._should_stop() or stalled
+
+
+def _control(ask: BenchAsk) -> httpx.Client:
+    headers = {"authorization": f"Bearer {ask.api_key}"} if ask.api_key else {}
+    return httpx.Client(base_url=ask.url.rstrip("/"), headers=headers, timeout=FETCH_S, trust_env=False)
+
+
+def _spec(ask: BenchAsk, client: httpx.Client, folder: Path) -> LoadSpec:
+    return LoadSpec(
+        base_url=ask.url.rstrip("/"),
+        workload=ask.workload,
+        seed=(secrets.randbits(31) if ask.seed is None else ask.seed,),
+        folder=str(folder),
+        api_key=ask.api_key,
+        model=_model(ask, client),
+        metric=ask.metric,
+        requests=ask.requests,
+    )
+
+
+def _model(ask: BenchAsk, client: httpx.Client) -> str:
+    """The model asked for, else the first that the server names. Raises InputError where nothing answers."""
+    try:
+        answer = client.get("/v1/models")
+    except (httpx.HTTPError, OSError) as error:
+        raise InputError(f"--url {ask.url}: no server answers ({error}); start it, or correct the address") from None
+    if ask.model:
+        return ask.model
+    try:
+        return msgspec.json.decode(answer.content, type=_Models).data[0].id
+    except (msgspec.MsgspecError, IndexError):
+        return "default"
+
+
+class _Named(msgspec.Struct):
+    id: str
+
+
+class _Models(msgspec.Struct):
+    data: list[_Named]
+
+
+def _counters(ask: BenchAsk, client: httpx.Client) -> Counters:
+    return engine(ask.engine).counters(fetcher(client))

@@ -1,0 +1,180 @@
+"""``autotune bench``: the options of a load, its table and its JSON."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, Literal, cast
+
+import msgspec
+import typer
+from rich.console import Console
+
+from autotune.benching import CONCURRENCY, BenchAsk, Benched, bench
+from autotune.cli.signals import cancel_on_signals
+from autotune.errors import InputError
+from autotune.load.row import RowValue
+from autotune.load.spec import Progress
+from autotune.study.file import Objective, Workload
+
+ROUTES = ("generate", "completions")
+DEFAULTS = Workload()
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command("bench")(bench_command)
+
+
+def bench_command(
+    url: Annotated[str, typer.Option(help="The server, http://HOST:PORT.")],
+    engine: Annotated[str, typer.Option(help="sglang, vllm or command: whose counters are read.")] = "sglang",
+    route: Annotated[str, typer.Option(help="generate or completions; empty: what the engine speaks.")] = "",
+    model: Annotated[str, typer.Option(help="Model name; empty: the first that the server names.")] = "",
+    api_key_env: Annotated[str, typer.Option(help="Variable that holds the API key.")] = "",
+    input_tokens: Annotated[int, typer.Option(help="Length of a prompt.")] = DEFAULTS.input_tokens,
+    output_tokens: Annotated[int, typer.Option(help="Length of a reply.")] = DEFAULTS.output_tokens,
+    range_ratio: Annotated[float, typer.Option(help="Lengths from this share up; 1 is fixed.")] = DEFAULTS.range_ratio,
+    concurrency: Annotated[
+        int | None, typer.Option(help=f"Requests in flight; {CONCURRENCY} where no rate is given.")
+    ] = None,
+    request_rate: Annotated[
+        float, typer.Option(help="Requests per second (Poisson); 0: a closed loop.")
+    ] = DEFAULTS.request_rate,
+    requests: Annotated[int, typer.Option(min=0, help="Send just so many; 0: until the figure is precise.")] = 0,
+    stream: Annotated[bool, typer.Option("--stream/--no-stream", help="Token by token, or whole.")] = DEFAULTS.stream,
+    min_s: Annotated[float, typer.Option(help="Shortest steady window.")] = DEFAULTS.min_s,
+    max_s: Annotated[float, typer.Option(help="Longest steady window.")] = DEFAULTS.max_s,
+    warmup_max_s: Annotated[float, typer.Option(help="Longest warm-up.")] = DEFAULTS.warmup_max_s,
+    precision: Annotated[float, typer.Option(help="Half-width of the interval that is enough.")] = DEFAULTS.precision,
+    metric: Annotated[str, typer.Option(help="The figure whose interval ends the load.")] = Objective().metric,
+    workers: Annotated[int, typer.Option(help="Load processes; 0: as many as the streams need.")] = DEFAULTS.workers,
+    seed: Annotated[int | None, typer.Option(help="For the same prompts again; left out: fresh ones.")] = None,
+    tag: Annotated[str, typer.Option(help="A name for the row.")] = "",
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object, named as bench_serving's.")] = False,
+) -> None:
+    """Measure a running server once, as a trial would. Exit code 5: the load is no valid measurement."""
+    workload = Workload(
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        range_ratio=range_ratio,
+        arrival="open" if request_rate else "closed",
+        concurrency=(0 if request_rate else CONCURRENCY) if concurrency is None else concurrency,
+        request_rate=request_rate,
+        route=_route(route, engine),
+        stream=stream,
+        min_s=min(min_s, max_s) if min_s == DEFAULTS.min_s else min_s,
+        max_s=max_s,
+        warmup_max_s=warmup_max_s,
+        precision=precision,
+        workers=workers,
+    )
+    ask = BenchAsk(
+        url=url,
+        workload=workload,
+        engine=engine,
+        model=model,
+        api_key=_key(api_key_env),
+        metric=metric,
+        requests=requests,
+        tag=tag,
+        seed=seed,
+    )
+    _measure_and_print(ask, json)
+
+
+def _measure_and_print(ask: BenchAsk, json: bool) -> None:
+    with cancel_on_signals() as cancel:
+        done = bench(ask, _Line(), cancel.reason)
+    typer.echo(as_json(done) if json else as_table(done))
+    if cancel.signal is not None:
+        sys.exit(128 + cancel.signal)
+    if done.measurement.refused:
+        raise typer.Exit(5)
+
+
+def _route(route: str, engine: str) -> Literal["generate", "completions"]:
+    route = route or ("generate" if engine == "sglang" else "completions")
+    if route not in ROUTES:
+        raise InputError(f"--route: {route!r} is not known; use one of {', '.join(ROUTES)}")
+    return cast(Literal["generate", "completions"], route)
+
+
+def _key(name: str) -> str:
+    if name and name not in os.environ:
+        raise InputError(f"--api-key-env: the variable {name} is not set; export it")
+    return os.environ[name] if name else ""
+
+
+class _Line:
+    """One live line on a terminal, nothing elsewhere."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True, highlight=False)
+
+    def __call__(self, seen: Progress) -> None:
+        if self._console.is_terminal:
+            width = f" ±{100 * seen.half_width:.1f} %" if seen.half_width else ""
+            line = f"{seen.phase} {seen.elapsed_s:.0f} s  {seen.throughput_tok_s:,.0f} tok/s{width}  "
+            line += f"{seen.in_flight} in flight, {seen.completed} done, {seen.failed} failed"
+            self._console.print(line.ljust(self._console.width - 1), end="\r")
+
+
+def as_json(done: Benched) -> str:
+    """The row, and what bench_serving has no name for: ``stderr``, ``findings``, ``valid``, ``ended``."""
+    found = done.measurement.findings
+    more = {
+        "estimates": done.measurement.estimates,
+        "findings": found,
+        "valid": not done.measurement.refused,
+        "ended": done.ended,
+    }
+    return msgspec.json.encode({**done.row, **more}).decode()
+
+
+RATES = (
+    ("requests", "request_throughput", "req/s"),
+    ("input tokens", "input_throughput", "tok/s"),
+    ("output tokens", "output_throughput", "tok/s"),
+    ("all tokens", "total_throughput", "tok/s"),
+    ("in flight", "concurrency", ""),
+)
+LATENCIES = (("TTFT", "ttft"), ("TPOT", "tpot"), ("ITL", "itl"), ("E2E", "e2e_latency"))
+FIGURES = ("mean", "median", "p90", "p95", "p99")
+STEADY_NAMES = {
+    "request_throughput": "request_throughput_req_s",
+    "input_throughput": "input_throughput_tok_s",
+    "output_throughput": "output_throughput_tok_s",
+    "total_throughput": "total_throughput_tok_s",
+    "concurrency": "concurrency",
+}
+
+
+def as_table(done: Benched) -> str:
+    """For a person: throughputs of the steady window and of the whole run, latencies, findings."""
+    row, seen = done.row, done.measurement
+    lines = [
+        f"{row['completed']:,} requests completed, {row['failed']:,} failed in {row['duration']:.1f} s"
+        f" (steady window {seen.window_s:.1f} s; ended: {done.ended})",
+        "",
+        f"{'per second':<16}{'steady':>14}{'stderr':>12}{'whole run':>14}",
+        *(_rate_line(done, title, name, unit) for title, name, unit in RATES),
+    ]
+    if latencies := [_latency_line(row, title, name) for title, name in LATENCIES if f"mean_{name}_ms" in row]:
+        lines += ["", f"{'ms, whole run':<16}" + "".join(f"{figure:>12}" for figure in FIGURES), *latencies]
+    marks = [f"{'REFUSED' if f.fatal else 'note'}  {f.gate}: {f.message}" for f in seen.findings]
+    return "\n".join([*lines, *([""] if marks else []), *marks])
+
+
+def _rate_line(done: Benched, title: str, name: str, unit: str) -> str:
+    steady, error = done.measurement.steady.get(STEADY_NAMES[name]), done.measurement.estimates.get(STEADY_NAMES[name])
+    stderr = f"{error.stderr:,.2f}" if error else ""
+    return f"{title:<16}{_number(steady):>14}{stderr:>12}{_number(done.row.get(name)):>14} {unit}".rstrip()
+
+
+def _latency_line(row: dict[str, RowValue], title: str, name: str) -> str:
+    return f"{title:<16}" + "".join(f"{_number(row.get(f'{figure}_{name}_ms')):>12}" for figure in FIGURES)
+
+
+def _number(value: RowValue) -> str:
+    return f"{value:,.2f}" if isinstance(value, int | float) else "-"

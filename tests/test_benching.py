@@ -1,0 +1,106 @@
+"""Tests of ``autotune bench`` against the simulated server."""
+
+import json
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from autotune import benching
+from autotune.benching import BenchAsk, bench
+from autotune.cli.app import app
+from autotune.errors import InputError
+from autotune.load.selftest import double
+from autotune.study.file import Workload
+from tests.gates.loads import WIDE
+
+WORKLOAD = Workload(input_tokens=6, output_tokens=8, concurrency=4, min_s=0.5, max_s=0.5, warmup_max_s=1.0)
+OPTIONS = ("--input-tokens", "6", "--output-tokens", "8", "--concurrency", "4", "--requests", "12")
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A server that answers on a fixed schedule."""
+    with double(0.01, 0.005) as address:
+        yield address
+
+
+@pytest.fixture(autouse=True)
+def wide_gates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy test machine closes no gate."""
+    monkeypatch.setattr(benching, "GATES", WIDE)
+
+
+@pytest.mark.parametrize("route", ["generate", "completions"])
+def test_a_fixed_number_of_requests(url: str, route: str) -> None:
+    """Just the requests asked are sent, and the row has bench_serving's names and counts."""
+    ask = BenchAsk(url=url, workload=msgspec.convert({**msgspec.to_builtins(WORKLOAD), "route": route}, Workload))
+    done = bench(msgspec.structs.replace(ask, requests=12, tag="mine"))
+    assert done.ended == "requests"
+    assert done.row["completed"] == 12
+    assert done.row["total_output_tokens"] == 96
+    assert done.row["max_concurrency"] == 4
+    assert done.row["tag"] == "mine"
+    ttft = done.row["median_ttft_ms"]
+    assert isinstance(ttft, float)
+    assert ttft >= 9.0
+
+
+def test_until_it_is_precise(url: str) -> None:
+    """Without a number of requests the load has a steady window with an uncertainty of its own."""
+    done = bench(BenchAsk(url=url, workload=WORKLOAD))
+    assert done.ended in ("precise", "max_s")
+    assert done.measurement.window_s > 0
+    assert done.measurement.estimates["output_throughput_tok_s"].value > 0
+
+
+def test_the_caller_can_end_it(url: str) -> None:
+    """A reason to stop ends the load and is in the result."""
+    done = bench(BenchAsk(url=url, workload=WORKLOAD), should_stop=lambda: "enough")
+    assert done.ended == "enough"
+
+
+def test_no_server_answers() -> None:
+    """An address where nothing listens is named, with a remedy."""
+    with pytest.raises(InputError, match=r"--url http://127\.0\.0\.1:9: no server answers"):
+        bench(BenchAsk(url="http://127.0.0.1:9", workload=WORKLOAD))
+
+
+def test_a_workload_without_sense() -> None:
+    """The rules of a study hold here too, told with the options' names."""
+    with pytest.raises(InputError, match="--range-ratio: 3 is out of range"):
+        bench(BenchAsk(url="http://127.0.0.1:9", workload=msgspec.structs.replace(WORKLOAD, range_ratio=3.0)))
+
+
+def test_the_command_prints_json(url: str) -> None:
+    """One JSON object with the row, the findings and whether it is valid."""
+    ran = CliRunner().invoke(app, ["bench", "--url", url, *OPTIONS, "--json"])
+    assert ran.exit_code == 0, ran.output
+    row = json.loads(ran.stdout)
+    assert row["completed"] == 12
+    assert row["valid"] is True
+    assert {"mean_ttft_ms", "p99_itl_ms", "output_throughput", "median_e2e_latency_ms"} <= row.keys()
+
+
+def test_the_command_prints_a_table(url: str) -> None:
+    """A line per figure, for a person."""
+    ran = CliRunner().invoke(app, ["bench", "--url", url, *OPTIONS, "--no-stream", "--engine", "command"])
+    assert ran.exit_code == 0, ran.output
+    assert "12 requests completed, 0 failed" in ran.stdout
+    assert "output tokens" in ran.stdout
+
+
+def test_a_refused_load_is_told_by_the_exit_code(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load that is no valid measurement prints why and ends with 5."""
+    monkeypatch.setattr(benching, "GATES", msgspec.structs.replace(WIDE, cpu_share=0.0))
+    ran = CliRunner().invoke(app, ["bench", "--url", url, *OPTIONS])
+    assert ran.exit_code == 5
+    assert "REFUSED  generator_cpu" in ran.stdout
+
+
+def test_a_key_that_is_not_set() -> None:
+    """The variable of the API key must exist."""
+    ran = CliRunner().invoke(app, ["bench", "--url", "http://127.0.0.1:9", "--api-key-env", "NO_SUCH_KEY"])
+    assert isinstance(ran.exception, InputError)
+    assert "NO_SUCH_KEY is not set" in str(ran.exception)
