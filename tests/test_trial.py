@@ -24,6 +24,8 @@ from autotune.trial import Ticket, run_trial
 from autotune.values import Config, Infeasible, Interrupted, LaunchPlan, Measured, Outcome, Refused
 from tests.nights import Night, rig
 
+pytestmark = pytest.mark.timeout(300)
+
 BASELINE = Ticket(number=0, config=Config(params={}), role="baseline")
 
 

@@ -15,6 +15,9 @@ from autotune.budget import stuck
 from autotune.values import Interrupted, Measured
 from tests.nights import Night, autotune, begin, events, left, records, result_bytes, stop, wait_for
 
+# Whole nights on a machine that other tests keep busy.
+pytestmark = pytest.mark.timeout(400)
+
 
 def generates(port: int) -> bool:
     """Whether a server on the port answers a request with tokens."""
