@@ -50,7 +50,11 @@ def parse_stat(text: str, zombie: bool = False) -> ProcessRow | None:
     head, _, tail = text.rpartition(")")
     pid, _, name = head.partition(" (")
     fields = tail.split()
-    if len(fields) < 20 or (fields[0] in ("Z", "X", "x") and not zombie):
+    if len(fields) < 20:
+        return None
+    # A main thread that has ended shows as a zombie while other threads still run, and still hold port and memory.
+    ended = fields[0] in ("X", "x") or (fields[0] == "Z" and int(fields[17]) <= 1)
+    if ended and not zombie:
         return None
     return ProcessRow(
         pid=int(pid),

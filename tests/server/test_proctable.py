@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -50,6 +54,26 @@ def test_the_tuner_and_its_session_are_protected() -> None:
 def test_processes_outside_the_namespace_share_no_session() -> None:
     """Session 0 is what a container shows for a leader it cannot see."""
     assert family([row(5, 0, 0), row(6, 0, 0)], {5}) == {5}
+
+
+def test_a_process_whose_main_thread_ended_still_lives() -> None:
+    """While another thread runs, the process holds its port and memory: it is in the table until the last one ends."""
+    # exit(2) ends one thread only; its number is 60 on x86-64 and 93 on arm64.
+    code = """
+import ctypes, os, threading, time
+threading.Thread(target=time.sleep, args=(60,)).start()
+ctypes.PyDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)
+"""
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        try:
+            end_s = time.monotonic() + 60
+            while " Z " not in Path(f"/proc/{process.pid}/stat").read_text():
+                assert time.monotonic() < end_s
+                time.sleep(0.02)
+            assert read_row(process.pid) is not None
+            assert process.poll() is None
+        finally:
+            process.kill()
 
 
 _tables = st.lists(

@@ -1,0 +1,34 @@
+"""One real server for the tests that only look at it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from autotune.server.readiness import Ready
+from autotune.values import Config
+from tests.engines.real import SERVE, Live, RealNight, serving
+from tests.nights import rig, wait_for
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _installed() -> None:
+    assert SERVE.exists(), "no real engine is installed: run `make test-engines`, or add -m 'not engine'"
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """A real SGLang that is ready, with its metrics on and 64 running requests."""
+    folder = tmp_path_factory.mktemp("live")
+    shared = rig(RealNight(flags=("--enable-metrics",)).write(folder))
+    plan = shared.plan(Config(params={"max_running_requests": 64}))
+    with serving(shared, plan, folder / "server.log") as server:
+        assert isinstance(server.start, Ready), server.start
+        live = Live(shared, server)
+        # Its own warm-up request runs beside our first generation; the counters are held still after it.
+        wait_for(live.healthy)
+        yield live
+    assert server.teardown is not None
+    assert server.teardown.problem() is None
+    assert server.teardown.port_free
