@@ -7,11 +7,12 @@ import random
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from autotune.search.region import Region
-from autotune.sim.memory import OomStage, Resolved, resolve
+from autotune.sim.memory import OomStage, Resolved, normalised, resolve
 from autotune.sim.settings import SimSettings
-from autotune.sim.virtual import SimResult, VirtualLoad, simulate
+from autotune.sim.virtual import SimResult, VirtualLoad, simulate, steady_state
 from autotune.values import (
     Config,
     Diagnosis,
@@ -90,7 +91,11 @@ class Twist(Value, frozen=True, kw_only=True):
 
 
 class SimSurface(Value, frozen=True, kw_only=True):
-    """A simulated server. ``base`` are flags that the study's command line sets."""
+    """A simulated server. ``base`` are flags that the study's command line sets.
+
+    The truth is the mean over loads whose prompts and answers are ``lengths`` times as long: requests of one length
+    march in step, and where a generation does not quite fit, throughput jumps by several per cent.
+    """
 
     name: str
     family: str
@@ -99,6 +104,7 @@ class SimSurface(Value, frozen=True, kw_only=True):
     region: Region
     base: dict[str, ParamValue] = {}
     twist: Twist = Twist()
+    lengths: tuple[float, ...] = (1.0,)
 
     @property
     def request_tokens(self) -> float:
@@ -121,11 +127,24 @@ class SimSurface(Value, frozen=True, kw_only=True):
         return self.start(config, 0.0, "").true_tok_s
 
     def _factor(self, config: Config, seen: SimResult) -> float:
-        if not self.twist.waves and not self.twist.peak:
+        """The truth relative to that of the plain load."""
+        if seen.true_tok_s is None:
             return 1.0
-        point = self.region.point({**_values(seen), **config.params})
-        units = tuple(axis.unit(point[axis.name]) if axis.name in point else 0.5 for axis in self.region.axes())
-        return self.twist.factor(units, seen.running_limit)
+        factor = self._smoothed(config) / seen.true_tok_s
+        if self.twist.waves or self.twist.peak:
+            point = self.region.point({**_values(seen), **config.params})
+            units = tuple(axis.unit(point[axis.name]) if axis.name in point else 0.5 for axis in self.region.axes())
+            factor *= self.twist.factor(units, seen.running_limit)
+        return factor
+
+    def _smoothed(self, config: Config) -> float:
+        flags = frozenset(normalised({**self.base, **config.params}).items())
+        found = [steady_state(self.settings, flags, _longer(self.load, k)).throughput_tok_s for k in self.lengths]
+        return sum(found) / len(found)
+
+
+def _longer(load: VirtualLoad, times: float) -> VirtualLoad:
+    return replace(load, input_tokens=round(load.input_tokens * times), output_tokens=round(load.output_tokens * times))
 
 
 def _values(seen: SimResult) -> dict[str, ParamValue]:

@@ -21,8 +21,8 @@ from autotune.search.gp.chart import Chart, Hint
 Array = NDArray[np.float64]
 REPEAT_OF = "autotune:repeat_of"
 LOOKED_AT = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
-# A start that is likelier than this to run out of memory is not worth its place in a night.
-LEAST_CHANCE = 0.5
+# What a lost start costs beyond its time, in relative gain: it teaches less than one that lives, and may hang a GPU.
+LOST = 0.01
 SECOND_LOOK = 4
 ALL_PARTS = Parts()
 
@@ -124,12 +124,11 @@ def choose(belief: Belief, chance: np.random.Generator, *, repeats: bool) -> Cho
 
 
 def _rates(belief: Belief, points: Array) -> Array:
-    """Expected gain per expected price. Starts that will likely be lost count for little, whatever they promise."""
+    """Expected gain per expected price, less what a lost start is worth."""
     if not len(points):
         return np.zeros(0)
     chances = belief.chances(points)
-    rates = belief.worth(points) / belief.price(chances)
-    return np.asarray(rates * np.where(chances < LEAST_CHANCE, 0.1 * chances, 1.0))
+    return np.asarray(belief.worth(points) / belief.price(chances) - LOST * (1 - chances))
 
 
 def _best_repeat(belief: Belief) -> Choice | None:
