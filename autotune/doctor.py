@@ -1,20 +1,28 @@
-"""``autotune doctor``: what can be known before a night: engine, flags, machine, folder."""
+"""``autotune doctor``: what can be known before a night: engine, flags, machine, folder, load generator."""
 
 from __future__ import annotations
 
 import os
 import resource
+from collections.abc import Callable
 
 from autotune.brief import Brief
 from autotune.engines.argv import substitute
 from autotune.errors import AutotuneError
+from autotune.load.selftest import Headroom, self_test
+from autotune.load.workload import mean_tokens
 from autotune.night import gpu_of
 from autotune.server.host import free_bytes, process_headroom
-from autotune.values import Value
+from autotune.study.file import Workload
+from autotune.study.record import Records
+from autotune.values import Measured, Value
 
 DISK_BYTES = 2 << 30
 PROCESSES = 512
 GIB = 1 << 30
+ASSUMED_TOK_S = 25.0
+"""Output tokens per second of one stream before anything is measured: a loaded H200 gave 17 to 25 to each."""
+SelfTest = Callable[[Workload, float], Headroom]
 
 
 class Check(Value, frozen=True, kw_only=True):
@@ -36,9 +44,13 @@ class Examination(Value, frozen=True, kw_only=True):
         return all(check.ok for check in self.checks)
 
 
-def examine(brief: Brief) -> Examination:
-    """Look, start no server. Raises InputError for a study that cannot be searched at all."""
-    checks = (_engine(brief), *_flags(brief), *_secrets(brief), *_gpus(brief), _disk(brief), *_limits(brief))
+def examine(brief: Brief, carry: SelfTest = self_test) -> Examination:
+    """Look, start no inference server; ``carry`` drives the load generator against the built-in double.
+
+    Raises InputError for a study that cannot be searched at all.
+    """
+    still = (_engine(brief), *_flags(brief), *_secrets(brief), *_gpus(brief), _disk(brief), *_limits(brief))
+    checks = (*still, _generator(brief, carry))
     return Examination(study=brief.study.name, checks=checks)
 
 
@@ -105,3 +117,27 @@ def _limits(brief: Brief) -> list[Check]:
     if room is not None:
         checks.append(Check(name="processes", ok=room > PROCESSES, text=f"room for {room} more"))
     return checks
+
+
+def _generator(brief: Brief, carry: SelfTest) -> Check:
+    """How much more than the study's rate the client carries on this machine."""
+    rate_tok_s, source = study_rate(brief)
+    try:
+        room = carry(brief.study.workload, rate_tok_s)
+    except AutotuneError as error:
+        return Check(name="load generator", ok=False, text=str(error))
+    text = str(room).removeprefix("load generator: ")
+    return Check(name="load generator", ok=room.enough, text=f"{text} ({rate_tok_s:,.0f} tok/s, {source})")
+
+
+def study_rate(brief: Brief) -> tuple[float, str]:
+    """Output tokens per second that the client must carry, and where the number is from."""
+    results = Records(brief.folder).results() if brief.folder.exists else []
+    measured = [r.outcome.measurement.steady for r in results if isinstance(r.outcome, Measured)]
+    fastest = max((steady.get("output_throughput_tok_s", 0.0) for steady in measured), default=0.0)
+    if fastest > 0:
+        return fastest, "the fastest measured so far"
+    workload = brief.study.workload
+    if workload.arrival == "open":
+        return workload.request_rate * mean_tokens(workload)[1], "by the study's request rate"
+    return workload.concurrency * ASSUMED_TOK_S, f"assumed: {ASSUMED_TOK_S:g} per stream, nothing is measured yet"

@@ -1,0 +1,118 @@
+"""Tests of what the doctor says of the load generator."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from autotune.brief import Brief, read_brief
+from autotune.doctor import ASSUMED_TOK_S, Check, examine
+from autotune.errors import NightStopped
+from autotune.load.selftest import Headroom
+from autotune.study.file import Workload
+from autotune.study.record import Records, write_record
+from autotune.values import Config, Effective, Estimate, Measured, Measurement, Timings, TrialResult
+from tests.nights import Night
+
+ROOM = Headroom(
+    workers=1,
+    asked_tok_s=100.0,
+    seen_tok_s=99.0,
+    cpu_share=0.1,
+    lag_typical_s=0.001,
+    lag_max_s=0.01,
+    capacity_tok_s=900.0,
+    headroom=9.0,
+    ttft_error_s=None,
+    itl_error_s=None,
+)
+
+
+def generator(brief: Brief, headroom: float, asked: list[float]) -> Check:
+    """The doctor's word on a generator with this head-room; ``asked`` receives the rate."""
+
+    def carry(_: Workload, rate_tok_s: float) -> Headroom:
+        asked.append(rate_tok_s)
+        return msgspec.structs.replace(ROOM, headroom=headroom)
+
+    return next(check for check in examine(brief, carry).checks if check.name == "load generator")
+
+
+def measured(brief: Brief, rate: float) -> None:
+    """A settled trial with this throughput."""
+    measurement = Measurement(
+        whole={},
+        steady={"output_throughput_tok_s": rate},
+        estimates={},
+        requests_completed=9,
+        requests_failed=0,
+        warmup_s=1.0,
+        window_s=1.0,
+        duration_s=2.0,
+    )
+    outcome = Measured(
+        score=Estimate(value=rate, stderr=1.0, batches=4), measurement=measurement, effective=Effective(source="none")
+    )
+    brief.folder.create()
+    write_record(brief.folder.manifest, {})
+    result = TrialResult(
+        number=0, config=Config(params={}), outcome=outcome, timings=Timings(), started_at="", finished_at=""
+    )
+    Records(brief.folder).settle(result)
+
+
+def test_before_anything_is_measured_the_rate_is_assumed(tmp_path: Path) -> None:
+    """Without a measurement the rate per stream is an assumption, and the check says so."""
+    asked: list[float] = []
+    brief = read_brief(Night().write(tmp_path))
+    check = generator(brief, 9.0, asked)
+    assert asked == [160 * ASSUMED_TOK_S]
+    assert check.ok
+    assert "9.0 times the study's rate: enough" in check.text
+    assert "assumed" in check.text
+
+
+def test_an_earlier_measurement_is_the_rate(tmp_path: Path) -> None:
+    """The fastest that was measured is what the client must carry."""
+    asked: list[float] = []
+    brief = read_brief(Night().write(tmp_path))
+    measured(brief, 5432.0)
+    assert "the fastest measured so far" in generator(brief, 9.0, asked).text
+    assert asked == [5432.0]
+
+
+def test_an_open_loop_tells_its_rate(tmp_path: Path) -> None:
+    """Requests per second times their mean length need no assumption."""
+    asked: list[float] = []
+    brief = read_brief(Night().write(tmp_path))
+    workload = msgspec.structs.replace(brief.study.workload, arrival="open", request_rate=10.0)
+    study = msgspec.structs.replace(brief.study, workload=workload)
+    assert generator(msgspec.structs.replace(brief, study=study), 9.0, asked).ok
+    assert asked == [80.0]
+
+
+def test_too_little_room_is_a_thing_to_fix(tmp_path: Path) -> None:
+    """A client near its end is marked, with the remedy."""
+    check = generator(read_brief(Night().write(tmp_path)), 1.1, [])
+    assert not check.ok
+    assert "raise workload.workers" in check.text
+
+
+def test_a_double_that_does_not_start_is_told(tmp_path: Path) -> None:
+    """The doctor reports a broken double instead of ending with its error."""
+
+    def broken(_: Workload, __: float) -> Headroom:
+        raise NightStopped("the double does not start")
+
+    found = examine(read_brief(Night().write(tmp_path)), broken)
+    assert [c.text for c in found.checks if not c.ok] == ["the double does not start"]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_the_real_generator_is_driven(tmp_path: Path, stream: bool) -> None:
+    """By default the study's own load runs on the built-in double."""
+    brief = read_brief(Night().write(tmp_path))
+    workload = msgspec.structs.replace(brief.study.workload, concurrency=4, stream=stream)
+    found = examine(msgspec.structs.replace(brief, study=msgspec.structs.replace(brief.study, workload=workload)))
+    check = next(check for check in found.checks if check.name == "load generator")
+    assert "worker(s) carried" in check.text
