@@ -16,7 +16,7 @@ from autotune.space.parameters import NamedRule, Parameter, Space
 from autotune.values import ParamValue
 
 Array = NDArray[np.float64]
-Role = Literal["", "running", "graph", "memory"]
+Role = Literal["", "running", "graph", "memory", "prefill"]
 _DIGITS = 9
 
 
@@ -64,21 +64,27 @@ def _role(parameter: Parameter) -> Role:
         return "running"
     if parameter.category == "graphs" and parameter.oom > 0:
         return "graph"
+    if parameter.category == "prefill" and parameter.kind == "int" and parameter.oom > 0:
+        return "prefill"
     fraction = parameter.kind == "float" and isinstance(parameter.high, int | float) and parameter.high <= 1.0
     return "memory" if parameter.category == "memory" and fraction else ""
 
 
 class Chart(msgspec.Struct, frozen=True):
-    """The axes in a fixed order."""
+    """The axes in a fixed order; ``tops`` are their largest natural values, see ``quantity``."""
 
     names: tuple[str, ...]
     distributions: tuple[BaseDistribution, ...]
     hints: tuple[Hint, ...]
+    tops: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, space: Mapping[str, BaseDistribution], hints: Mapping[str, Hint]) -> Chart:
         names = tuple(sorted(space))
-        return cls(names, tuple(space[n] for n in names), tuple(hints.get(n, Hint()) for n in names))
+        bare = cls(names, tuple(space[n] for n in names), tuple(hints.get(n, Hint()) for n in names))
+        top = np.array([[_top_unit(d) for d in bare.distributions]])
+        tops = tuple(float(bare.quantity(bare.snap(top), place)[0]) for place in range(bare.dims))
+        return msgspec.structs.replace(bare, tops=tops)
 
     @property
     def dims(self) -> int:
@@ -117,11 +123,6 @@ class Chart(msgspec.Struct, frozen=True):
             own = np.asarray(hint.values)[own.astype(int)]
         leader = next((i for i, h in enumerate(self.hints) if hint.share_of and h.parameter == hint.share_of), None)
         return own if leader is None else own * self.quantity(units, leader)
-
-    def largest(self, place: int) -> float:
-        """The largest natural value of an axis."""
-        top = np.array([[_top_unit(d) for d in self.distributions]])
-        return float(self.quantity(self.snap(top), place)[0])
 
 
 def _span(distribution: BaseDistribution) -> tuple[float, float, bool]:

@@ -17,7 +17,7 @@ from autotune.search.gp.chart import Chart
 from autotune.search.gp.observations import Observations
 
 Array = NDArray[np.float64]
-DRAWS, KEPT, MOVES = 4000, 400, 25
+DRAWS, KEPT, MOVES = 1500, 160, 24
 # Width of the edge, as a share of the GPU: the same configuration does not always die.
 SOFTNESS = 0.004
 # A start may fail for a reason that is none of these.
@@ -60,7 +60,7 @@ class Feasibility:
                 place = self._chart.role("graph")
                 if place is not None and g.graph > 0 and g.memory_gb.get("graph", 0.0) > 0:
                     # Graphs cost about as much again under load as at capture (H200: 1.5 and 1.2 MB per batch).
-                    graph_share = 1.5 * g.memory_gb["graph"] / gpu_gb / g.graph * self._chart.largest(place)
+                    graph_share = 1.5 * g.memory_gb["graph"] / gpu_gb / g.graph * self._chart.tops[place]
                 break
         first, first_sd = (RESERVE, RESERVE_SD) if self._memory is not None else (ROOM, ROOM_SD)
         shares = [graph_share if self._chart.hints[i].role == "graph" else SHARE for i in self._places]
@@ -71,7 +71,7 @@ class Feasibility:
         """How far each parameter is towards its hungriest value, (n, places)."""
         columns = []
         for i in self._places:
-            part = self._chart.quantity(units, i) / max(self._chart.largest(i), 1e-12)
+            part = self._chart.quantity(units, i) / max(self._chart.tops[i], 1e-12)
             columns.append(part if self._chart.hints[i].oom > 0 else 1.0 - part)
         return np.stack(columns, axis=1) if columns else np.zeros((len(units), 0))
 

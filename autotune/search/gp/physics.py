@@ -1,7 +1,8 @@
 """The throughput that a decoding server should have: what is known before anything is measured.
 
 A decode step of batch b takes a + c b seconds, and more where b exceeds the largest captured graph; the batch is the
-running limit, or what fits the KV cache. So throughput is S b / (1 + b / h + eager (e + d b / h)), h = a / c.
+running limit, or what fits the KV cache. Prompts are read in chunks of t tokens, each of which has a price of its own.
+So throughput is S b / (1 + (1 + p / t) b / h + eager (e + d b / h)), h = a / c.
 """
 
 from __future__ import annotations
@@ -19,27 +20,36 @@ from autotune.search.gp.model import Mean
 from autotune.search.gp.observations import Group
 
 Array = NDArray[np.float64]
-# Log scale of: S, h, e, d, and the share of the KV arithmetic that requests really get. Median and deviation.
+# Log scale of: S, h, e, d, p, and the share of the KV arithmetic that requests really get. Median and deviation.
 # Half saturation: 454 on the H200 table (16 ms / 35.2 us). Eager: 30 ms of 16 ms there, and little per request.
-CENTRES = np.log([1.0, 400.0, 1.2, 0.1, 0.9])
-SPREADS = np.array([4.0, 1.3, 0.9, 1.0, 0.15])
+CENTRES = np.log([1.0, 400.0, 1.2, 0.1, 400.0, 0.9])
+SPREADS = np.array([4.0, 1.3, 0.9, 1.0, 1.0, 0.15])
 # The rest that a smooth process explains, and the noise of a start, when the formula is fitted.
 MISFIT = 0.08
 _SHARPNESS = 8.0
 _EDGE = 0.02
-_SECANT = 0.5
+_SECANT = 1.0
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What decides the batch at some points: running limit, graph ceiling, requests that fit the KV cache (n,)."""
+    """What decides the throughput at some points: running limit, graph ceiling, requests that fit the KV cache, and
+    tokens of a prefill step (n,).
+    """
 
     running: Array
     graph: Array
     fit: Array
+    chunk: Array
 
-    def batch(self) -> Array:
+    def batch(self, theta: Array) -> Array:
         """The smaller of limit and fit, smoothly."""
-        return np.asarray((self.running**-_SHARPNESS + self.fit**-_SHARPNESS) ** (-1.0 / _SHARPNESS))
+        fit = self.fit * math.exp(theta[5])
+        return np.asarray((self.running**-_SHARPNESS + fit**-_SHARPNESS) ** (-1.0 / _SHARPNESS))
+
+    def eager(self, theta: Array) -> Array:
+        """How far the batch lies above the graph ceiling, 0 to 1."""
+        above = np.log(self.batch(theta)) - np.log(np.maximum(self.graph, 0.5))
+        return np.asarray(1.0 / (1.0 + np.exp(-np.clip((above - _EDGE) / (_EDGE / 4), -50, 50))))
 
 
 class Kv(msgspec.Struct, frozen=True):
@@ -82,7 +92,13 @@ class Physics:
             fraction = chart.quantity(units, memory) if memory is not None else np.full(count, self._kv.at)
             fit = self._kv.of(fraction) / self._tokens
         ceiling = np.full(count, self._default_graph) if graph is None else chart.quantity(units, graph)
-        return Load(chart.quantity(units, running), ceiling, fit)
+        return Load(chart.quantity(units, running), ceiling, fit, self._chunk(units))
+
+    def _chunk(self, units: Array) -> Array:
+        """The smallest of the prefill limits that are searched; a constant where none is."""
+        places = [i for i, hint in enumerate(self._chart.hints) if hint.role == "prefill"]
+        limits = [self._chart.quantity(units, i) for i in places]
+        return np.minimum.reduce(limits) if limits else np.full(len(units), 1e9)
 
     def _observed(self, groups: Sequence[Group]) -> Load:
         """The same where the server told what was in force."""
@@ -92,19 +108,21 @@ class Physics:
         tokens = np.array([g.kv_tokens for g in groups])
         # A running limit in force above the searched range is the top of the range: clients fill no more.
         place = self._chart.role("running")
-        top = self._chart.largest(place) if place is not None else math.inf
+        top = self._chart.tops[place] if place is not None else math.inf
         running = np.where(np.isfinite(running), np.minimum(running, top), asked.running)
         fit = np.where(np.isfinite(tokens), tokens / self._tokens, asked.fit) if self._kv else asked.fit
-        return Load(running, np.where(np.isfinite(graph), graph, asked.graph), np.maximum(fit, 1.0))
+        graph = np.where(np.isfinite(graph), graph, asked.graph)
+        return Load(running, graph, np.maximum(fit, 1.0), asked.chunk)
 
 
-def log_throughput(theta: Array, load: Load) -> Array:
-    """The formula, (n,). ``theta`` as in ``CENTRES``."""
-    scale, half, eager, eager_each, kv_share = theta
-    batch = Load(load.running, load.graph, load.fit * math.exp(kv_share)).batch()
+def log_throughput(theta: Array, load: Load, eager: Array | None = None) -> Array:
+    """The formula, (n,). ``theta`` as in ``CENTRES``; ``eager`` replaces what follows from ``theta``."""
+    scale, half, extra, extra_each, chunk_price, _ = theta
+    above = load.eager(theta) if eager is None else eager
+    batch = load.batch(theta)
     saturation = batch * math.exp(-half)
-    above = 1.0 / (1.0 + np.exp(-(np.log(batch) - np.log(np.maximum(load.graph, 0.5)) - _EDGE) / (_EDGE / 4)))
-    step = 1.0 + saturation + above * (math.exp(eager) + math.exp(eager_each) * saturation)
+    step = 1.0 + saturation * (1.0 + math.exp(chunk_price) / load.chunk)
+    step = step + above * (math.exp(extra) + math.exp(extra_each) * saturation)
     return np.asarray(scale + np.log(batch) - np.log(step))
 
 
@@ -147,11 +165,14 @@ def _fitted(load: Load, logs: Array, starts: Array) -> Array:
 def _slopes(theta: Array, load: Load) -> Array:
     """Sensitivities of the formula to ``theta``, (n, p): secants over a part of the prior's width.
 
-    Not tangents: at the graph ceiling the formula is a cliff, and its derivative there is no measure of ignorance.
+    On which side of the graph ceiling a point lies is held: the cliff is one-sided, and linearised it would promise
+    throughput that no configuration has.
     """
+    eager = load.eager(theta)
     columns = []
     for i, width in enumerate(SPREADS * _SECANT):
         shift = np.zeros_like(theta)
         shift[i] = width
-        columns.append((log_throughput(theta + shift, load) - log_throughput(theta - shift, load)) / (2 * width))
+        rise = log_throughput(theta + shift, load, eager) - log_throughput(theta - shift, load, eager)
+        columns.append(rise / (2 * width))
     return np.stack(columns, axis=1)
