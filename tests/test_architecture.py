@@ -16,12 +16,24 @@ LAYERS = (
     {"space", "diagnosis", "verdict", "export", "engines", "study"},
     {"budget", "standing"},
     {"server", "load", "search", "sim", "report"},
-    {"brief", "rig", "trouble", "surroundings", "loading", "confirmation", "trial", "planning", "exporting", "night", "tune"}
+    {
+        "brief",
+        "rig",
+        "trouble",
+        "surroundings",
+        "loading",
+        "confirmation",
+        "trial",
+        "planning",
+        "exporting",
+        "night",
+        "tune",
+    }
     | {"confirm", "overview", "doctor", "repairing"}
     | {"benching", "reporting", "watching", "notify", "aftermath"},
     {"cli", "__main__"},
 )
-ONLY_IMPORTERS = {"typer": {"cli"}, "optuna": {"search"}, "pandas": {"report"}, "plotly": {"report"}}
+ONLY_IMPORTERS = {"typer": {"cli"}, "optuna": {"search"}, "pandas": {"report"}, "matplotlib": {"report"}}
 
 
 def top(path: Path) -> str:

@@ -11,7 +11,7 @@ import typer
 
 from autotune import __version__
 from autotune.brief import Brief, read_brief
-from autotune.cli import bench, tools
+from autotune.cli import bench, tools, views
 from autotune.cli.live import Narrator
 from autotune.cli.signals import cancel_on_signals
 from autotune.cli.text import confirmation_text, doctor_text, ended_text, status_text
@@ -145,3 +145,4 @@ def export(
 
 tools.register(app)
 bench.register(app)
+views.register(app)
