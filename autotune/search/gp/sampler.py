@@ -22,7 +22,11 @@ Array = NDArray[np.float64]
 REPEAT_OF = "autotune:repeat_of"
 LOOKED_AT = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
 # What a lost start costs beyond its time, in relative gain: it teaches less than one that lives, and may hang a GPU.
-LOST = 0.01
+LOST = 0.02
+# Below this a gain is none.
+NOTHING = 2e-4
+# How much a doubtful chance to live weighs against throughput, where there is nothing to be gained.
+CAUTION = 0.3
 SECOND_LOOK = 4
 ALL_PARTS = Parts()
 
@@ -120,7 +124,16 @@ def choose(belief: Belief, chance: np.random.Generator, *, repeats: bool) -> Cho
     best = int(np.argmax(rates))
     new = Choice(point=tuple(points[best]), gain=float(rates[best]))
     again = _best_repeat(belief) if repeats else None
-    return again if again is not None and again.gain > new.gain else new
+    if again is not None and again.gain > max(new.gain, NOTHING):
+        return again
+    return new if new.gain > NOTHING else _hopeful(belief, points, new.gain)
+
+
+def _hopeful(belief: Belief, points: Array, gain: float) -> Choice:
+    """Where no single start is expected to gain anything: the safe point that could be best with some luck."""
+    mean, deviation = belief.forecast(points)
+    luck = mean + 2 * deviation + np.log(belief.chances(points)) / CAUTION
+    return Choice(point=tuple(points[int(np.argmax(luck))]), gain=max(gain, 0.0))
 
 
 def _rates(belief: Belief, points: Array) -> Array:
