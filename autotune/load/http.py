@@ -7,6 +7,8 @@ wait is charged to the server. A reply's time is taken when its bytes are handed
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import ssl
 import time
 from collections.abc import Callable
@@ -71,6 +73,7 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpResponseParser(self)
         self._feed = self._parser.feed_data
         self._sink: Sink | None = None
+        self._socket_fd: int | None = None
         self._now = 0.0
         self._framed = False
         self._status = 0
@@ -85,7 +88,19 @@ class Connection(asyncio.Protocol):
         self._sink = sink
         self._framed = False
         self._status = 0
-        self._transport.write(request)
+        self._write(self._transport, request)
+
+    def _write(self, transport: asyncio.Transport, request: bytes) -> None:
+        """Hand the request to the kernel now: uvloop would hold it until all that is readable has been read.
+
+        The time noted for sending would then be too early by a whole wave of replies. TLS and what the socket does
+        not take go the usual way.
+        """
+        if self._socket_fd is not None and transport.get_write_buffer_size() == 0:
+            with contextlib.suppress(OSError):  # full or broken: the transport waits, or says what is wrong
+                request = request[os.write(self._socket_fd, request) :]
+        if request:
+            transport.write(request)
 
     def close(self) -> None:
         """Drop the connection now; a reply in progress gets no further call."""
@@ -97,6 +112,8 @@ class Connection(asyncio.Protocol):
     # asyncio.Protocol
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        plain = transport.get_extra_info("ssl_object") is None
+        self._socket_fd = transport.get_extra_info("socket").fileno() if plain else None
 
     def data_received(self, data: bytes) -> None:
         self._now = time.monotonic()

@@ -1,6 +1,7 @@
 """Tests of the HTTP client against a scripted server."""
 
 import asyncio
+import json
 from collections.abc import Callable
 
 import pytest
@@ -142,6 +143,25 @@ def test_request_head_and_key(serve: Serve) -> None:
     assert b"Authorization: Bearer sesame\r\n" in head
     assert b"Content-Length: 2\r\n" in head
     assert b"Authorization" not in server.heads[1]
+
+
+def test_a_request_larger_than_the_socket_takes(serve: Serve) -> None:
+    """A request of several megabytes arrives whole, though the kernel takes only a part of it at once."""
+    server = serve(lambda h, b: [full(200, b"x")])
+    ids = list(range(1_000_000))
+
+    async def go() -> None:
+        target = parse_target(server.url)
+        connection = await connect(target)
+        for _ in range(2):
+            sink = Collector()
+            connection.send(request_bytes(request_head(target, "/", ""), json.dumps(ids).encode()), sink)
+            await asyncio.wait_for(sink.over.wait(), 60)
+            assert sink.data == b"x"
+        connection.close()
+
+    uvloop.run(go())
+    assert server.bodies == [ids, ids]  # type: ignore[comparison-overlap]
 
 
 def test_a_busy_connection_refuses_a_second_request(serve: Serve) -> None:
