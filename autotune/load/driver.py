@@ -15,7 +15,7 @@ from typing import IO
 
 import msgspec
 
-from autotune.errors import NightStopped
+from autotune.errors import InputError, NightStopped
 from autotune.load import records
 from autotune.load.monitor import Monitor
 from autotune.load.records import Meta, RawRun
@@ -47,6 +47,14 @@ def worker_count(workload: Workload, cores: int) -> int:
     return max(1, min(wanted, cores, places))
 
 
+def check_workload(workload: Workload) -> None:
+    """Raises InputError when the load would send nothing."""
+    if workload.arrival == "closed" and workload.concurrency <= 0:
+        raise InputError("study: workload.concurrency is 0; write how many requests to keep in flight")
+    if workload.arrival == "open" and workload.request_rate <= 0:
+        raise InputError("study: workload.request_rate is 0; write how many requests to send per second")
+
+
 def run_load(
     spec: LoadSpec,
     on_progress: Callable[[Progress], None] = lambda _: None,
@@ -55,7 +63,7 @@ def run_load(
     """Drive the load to its end and save its records as ``raw-<level>.npz`` in ``spec.folder``.
 
     ``should_stop`` is asked every quarter of a second; its reason ends the load at once and becomes ``meta.ended``.
-    Raises WorkerLost when a worker process cannot run.
+    Raises InputError when the load would send nothing, WorkerLost when a worker process cannot run.
     """
     return LoadRun(spec).run(on_progress, should_stop)
 
@@ -64,6 +72,7 @@ class LoadRun:
     """One load, from the first worker to the saved records."""
 
     def __init__(self, spec: LoadSpec) -> None:
+        check_workload(spec.workload)
         self.spec = spec
         self.workers = worker_count(spec.workload, len(os.sched_getaffinity(0)))
         self.monitor = Monitor(spec, self.workers)

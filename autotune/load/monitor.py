@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from autotune.load.metrics import estimate_metric
+from autotune.load.metrics import estimate_metric, slo_limits
 from autotune.load.records import ClientHealth
 from autotune.load.sample import Sample, find_window, wave_s
 from autotune.load.spec import Done, Heartbeat, LoadSpec, Progress
@@ -121,7 +121,7 @@ class Monitor:
         if window is None:
             return
         self.window_from, self.window_s = window.start, window.length_s
-        self.estimate = estimate_metric(sample, window, self.spec.metric, self.spec.slo)
+        self.estimate = estimate_metric(sample, window, self.spec.metric, slo_limits(self.spec.slo))
 
     def _sample(self) -> Sample:
         lasts = self._lasts()

@@ -114,7 +114,7 @@ def find_window(sample: Sample, workload: Workload) -> Window | None:
     if len(edges) < 3:
         return None
     rates = sample.output(edges) / bin_s
-    start = window_start(rates, float(edges[0]), workload.warmup_max_s, period)
+    start = window_start(rates, float(edges[0]), workload.warmup_max_s, period, bin_s)
     waves = math.floor((sample.end - start) / wave + 1e-6) if wave else 0
     if wave and not waves:
         # Requests that begin together prefill together: a part of a wave says nothing of the whole.

@@ -13,8 +13,9 @@ class LoadSpec(Value, frozen=True, kw_only=True):
 
     ``seed`` is the words (study seed, trial, repeat): other words, other prompts. ``metric`` is the figure
     whose interval ends the load. ``requests`` above 0 sends just so many and waits for the last reply, as
-    ``sglang.bench_serving`` does; 0 runs until the interval is narrow enough. ``folder`` receives the raw records.
-    The key is handed to the workers over a pipe; it is in no file and on no command line.
+    ``sglang.bench_serving`` does; 0 runs until the interval is narrow enough. ``slo`` is the objective's constraints.
+    ``folder`` receives the raw records. The key is handed to the workers over a pipe; it is in no file and on no
+    command line.
     """
 
     base_url: str

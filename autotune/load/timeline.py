@@ -111,17 +111,17 @@ def _without_slope(values: Floats) -> Floats:
     return np.asarray(values - slope * at)
 
 
-def window_start(rates: Floats, start: float, latest: float, period: float = 0.0) -> float:
+def window_start(rates: Floats, start: float, latest: float, period: float = 0.0, bin_s: float = BIN_S) -> float:
     """Where the steady window begins: the first moment from which throughput no longer trends, at the latest
     ``latest``.
 
-    ``rates`` are bins of BIN_S whose first one begins at ``start`` (the end of the first generation).
+    ``rates`` are bins of ``bin_s`` whose first one begins at ``start`` (the end of the first generation).
     """
-    step = round(STEP_S / BIN_S)
+    step = max(1, round(STEP_S / bin_s))
     skip = 0
-    while start + skip * BIN_S < latest and len(rates) - skip > 2 * step and trending(rates[skip:], period):
+    while start + skip * bin_s < latest and len(rates) - skip > 2 * step and trending(rates[skip:], period):
         skip += step
-    return min(start + skip * BIN_S, max(start, latest))
+    return min(start + skip * bin_s, max(start, latest))
 
 
 def should_end(window_s: float, estimate: Estimate | None, half_width: float, workload: Workload) -> str:

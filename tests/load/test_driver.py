@@ -13,7 +13,7 @@ import numpy as np
 import psutil
 import pytest
 
-from autotune.errors import NightStopped
+from autotune.errors import InputError, NightStopped
 from autotune.load import records
 from autotune.load.driver import raw_path, run_load, worker_count
 from autotune.load.records import CANCELLED, FAILED, OK
@@ -209,6 +209,16 @@ def test_a_worker_ends_with_its_input(serve: Serve, tmp_path: Path) -> None:
     go = f"go {time.monotonic()!r}\n".encode()
     assert subprocess.run(argv, input=line + go, capture_output=True, timeout=60, check=False).returncode == 0
     assert records.load(part).meta.stream
+
+
+@pytest.mark.parametrize(
+    ("workload", "key"),
+    [(Workload(), "workload.concurrency"), (Workload(arrival="open", concurrency=5), "workload.request_rate")],
+)
+def test_a_load_that_sends_nothing_is_refused(tmp_path: Path, workload: Workload, key: str) -> None:
+    """Without a concurrency or a rate there is no load: the message names the key."""
+    with pytest.raises(InputError, match=key):
+        run_load(LoadSpec(base_url="http://127.0.0.1:1", workload=workload, seed=(0,), folder=str(tmp_path)))
 
 
 @pytest.mark.parametrize(
