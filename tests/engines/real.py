@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,13 +18,14 @@ from autotune.load.gates import Surroundings
 from autotune.load.records import RawRun
 from autotune.load.spec import LoadSpec
 from autotune.rig import EngineProbe, Rig, control_client, fetcher
-from autotune.server.process import new_mark
+from autotune.server.process import ServerIdentity, new_mark
 from autotune.server.readiness import StartLimits
 from autotune.server.serve import RunningServer, ServeOptions, running
 from autotune.server.stop import StopLimits
 from autotune.study.file import Workload
+from autotune.study.record import read_record
 from autotune.values import LaunchPlan
-from tests.nights import ROOT
+from tests.nights import ROOT, begin, events, records, wait_for
 
 ENGINES = ROOT / ".engines"
 SERVE, MODEL = ENGINES / "serve", ENGINES / "model"
@@ -87,6 +89,37 @@ class RealNight(msgspec.Struct, frozen=True, kw_only=True):
         lists = {"command": json.dumps([str(SERVE), *values.pop("flags")]), "parameters": json.dumps(self.parameters)}
         path.write_text(TEMPLATE.format(model=MODEL, **(values | lists)))
         return path
+
+
+@contextmanager
+def tuning(study: Path) -> Iterator[Tuner]:
+    """``autotune tune`` in the background; killed on the way out where it still runs."""
+    with begin("tune", study) as process:
+        try:
+            yield Tuner(study, process)
+        finally:
+            process.kill()
+
+
+class Tuner:
+    """A night that runs."""
+
+    def __init__(self, study: Path, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self._study = study
+
+    def wait_for_load(self, number: int) -> ServerIdentity:
+        """Until the requests of a trial are under way; which process is its server."""
+
+        def loading() -> bool:
+            assert self.process.poll() is None, self.process.communicate()
+            entered = events(self._study, "phase")
+            return any(event["number"] == number and event["phase"] in ("warm-up", "load") for event in entered)
+
+        wait_for(loading, LIMIT_S)
+        identity = read_record(records(self._study).trial(number).identity, ServerIdentity)
+        assert identity is not None
+        return identity
 
 
 @contextmanager

@@ -14,13 +14,11 @@ import pytest
 
 from autotune.overview import Overview
 from autotune.search.outcomes import trial_state
-from autotune.server.process import ServerIdentity
 from autotune.server.proctable import read_table
 from autotune.standing import settled
-from autotune.study.record import read_record
 from autotune.values import Interrupted, LaunchPlan, Measured, TrialResult
-from tests.engines.real import KV_TOKENS, LIMIT_S, RealNight
-from tests.nights import BRAND, autotune, begin, events, left, records, result_bytes, stop, wait_for
+from tests.engines.real import KV_TOKENS, LIMIT_S, RealNight, tuning
+from tests.nights import BRAND, autotune, events, left, records, result_bytes, stop, wait_for
 
 pytestmark = pytest.mark.engine
 
@@ -74,16 +72,9 @@ def check_plan(study: Path) -> None:
 
 def cut_off(study: Path) -> tuple[dict[str, bytes], set[tuple[int, int]]]:
     """Kill the tuner in the load of a trial; what was settled by then, and the server's processes, which go on."""
-    process = begin("tune", study)
-
-    def loading() -> bool:
-        assert process.poll() is None, process.communicate()
-        return any(event["number"] == CUT and event["phase"] == "load" for event in events(study, "phase_entered"))
-
-    wait_for(loading, LIMIT_S)
-    stop(process)
-    identity = read_record(records(study).trial(CUT).identity, ServerIdentity)
-    assert identity is not None
+    with tuning(study) as tuner:
+        identity = tuner.wait_for_load(CUT)
+        stop(tuner.process)
     orphans = {row.identity for row in read_table() if row.sid == identity.pid}
     assert len(orphans) >= 3
     assert httpx.get(f"http://127.0.0.1:{identity.port}/v1/models").status_code == 200

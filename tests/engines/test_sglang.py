@@ -76,7 +76,7 @@ def test_a_live_limit_is_taken_and_holds(live: Live, tmp_path: Path) -> None:
     speeds: dict[int, list[float]] = {64: [], 4: []}
     for turn, limit in enumerate((64, 4, 64, 4)):
         _limit(live, limit)
-        raw, _ = live.load(tmp_path / str(turn), requests=192)
+        raw, _ = live.load(tmp_path / str(turn), requests=96)
         speeds[limit].append(reduce(raw, Workload(concurrency=64), Objective()).whole["output_throughput_tok_s"])
     assert statistics.mean(speeds[64]) > 1.3 * statistics.mean(speeds[4]), speeds
     _limit(live, 64)
