@@ -25,7 +25,7 @@ VARIABLES = {
     BAD: "bad",
     SECOND: "second",
 }
-SIZE = (5.2, 3.1)
+SIZE = (4.7, 2.9)
 STYLE: dict[str, Any] = {
     "svg.fonttype": "none",
     "font.size": 9.5,
@@ -47,6 +47,7 @@ STYLE: dict[str, Any] = {
     "legend.fontsize": 8.5,
     "legend.labelcolor": INK,
     "axes.axisbelow": True,
+    "text.parse_math": False,
 }
 
 

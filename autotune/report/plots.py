@@ -44,7 +44,7 @@ def history(facts: Facts) -> str:
         _scores(axes, facts)
         _failures(axes, facts)
         axes.set_xlabel("trial")
-        axes.set_ylabel(_metric(facts))
+        axes.set_ylabel(metric_words(facts))
         numbers(axes.yaxis)
         axes.set_xlim(-0.7, max(r.number for r in facts.results) + 0.7)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -109,7 +109,7 @@ def response(facts: Facts, name: str) -> str:
         scale(axes, "x", log)
         axes.set_xlim(*padded(min([*x, *lost, *edges]), max([*x, *lost, *edges]), log))
         axes.set_xlabel(name)
-        axes.set_ylabel(_metric(facts))
+        axes.set_ylabel(metric_words(facts))
         numbers(axes.yaxis)
     return canvas.svg
 
@@ -230,7 +230,7 @@ def drift(facts: Facts) -> str:
         axes.axhspan(mean * math.exp(-reach), mean * math.exp(reach), color=GRID, alpha=0.5, lw=0, label="noise, 95 %")
         axes.plot(minutes, values, "o-", color=ACCENT, lw=1, ms=5, label="start of the defaults")
         axes.set_xlabel("minutes since the first trial")
-        axes.set_ylabel(_metric(facts))
+        axes.set_ylabel(metric_words(facts))
         numbers(axes.yaxis)
         axes.margins(y=0.25)
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
@@ -253,7 +253,7 @@ def confirmation(facts: Facts) -> str:
         axes.set_yticks(range(len(arms)), ["defaults" if a == 0 else f"finalist {a}" for a in reversed(arms)])
         axes.set_ylim(-0.6, len(arms) - 0.4)
         axes.margins(x=0.1)
-        axes.set_xlabel(_metric(facts))
+        axes.set_xlabel(metric_words(facts))
         numbers(axes.xaxis)
         axes.grid(axis="y", visible=False)
     return canvas.svg
@@ -269,6 +269,7 @@ def _value(facts: Facts, result: TrialResult, name: str) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _metric(facts: Facts) -> str:
+def metric_words(facts: Facts) -> str:
+    """The objective with its unit, for an axis."""
     name = facts.objective.metric.removesuffix(f"_{facts.metric.unit.replace('/', '_')}").removesuffix("_tok_s")
     return f"{name.removesuffix('_s').removesuffix('_req').replace('_', ' ')}, {facts.metric.unit}"

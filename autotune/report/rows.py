@@ -30,8 +30,9 @@ def table(facts: Facts) -> str:
     if frame.empty:
         return ""
     names = facts.names()
-    figures = [name for name in COLUMNS if name in frame and frame[name].fillna(0.0).gt(0.0).any()]
-    heads = ["trial", "state", facts.metric.unit, "±", *names, *(COLUMNS[n] for n in figures), "why", "log"]
+    shown = [name for name in COLUMNS if name != facts.objective.metric]
+    figures = [name for name in shown if pd.to_numeric(frame[name]).fillna(0.0).gt(0.0).any()]
+    heads = ["trial", "state", "log", facts.metric.unit, "±", *names, *(COLUMNS[n] for n in figures), "remarks"]
     rows = "".join(_row(facts, row, figures) for _, row in frame.iterrows())
     head = "".join(f'<th scope="col"><button type="button">{escape(h)}</button></th>' for h in heads)
     return f'<div class="scroll"><table id="trials"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
@@ -44,12 +45,12 @@ def _row(facts: Facts, row: pd.Series, figures: list[str]) -> str:
     cells = [
         _cell(number),
         f'<td class="state {"ok" if state == "measured" else "bad"}">{escape(state)} <b>{mark}</b></td>',
+        _link(facts.logs.get(number, "")),
         _cell(row["score"]),
         _cell(row["stderr"]),
         *(_asked(row[f"asked_{name}"], row[f"runs_{name}"]) for name in facts.names()),
         *(_cell(row[name]) for name in figures),
         f'<td class="why">{escape(str(row["reason"]))}</td>',
-        _link(facts.logs.get(number, "")),
     ]
     return f'<tr class="{mark}">{"".join(cells)}</tr>'
 
