@@ -139,6 +139,18 @@ class RunningServer:
     def answer(self) -> Answer:
         return self._prober.answer() if self._prober else Answer()
 
+    def intruder(self) -> Blocked | None:
+        """Whoever listens on our port and is not ours."""
+        port = self.plan.port
+        if not ports.is_listening(port) or not (self._foreign() and (foreign := self._foreign())):
+            return None
+        return Blocked(kind="port_in_use", reason=f"on port {port} listens {foreign}, not our server")
+
+    def _foreign(self) -> ports.Listener | None:
+        """One look; a child that ours forks meanwhile may look foreign once."""
+        assert self.process is not None
+        return ports.foreign_listener(self.plan.port, {row.pid for row in self.process.members()})
+
     def bring_up(self, probe: Probe) -> StartOutcome:
         """Look that all is free, start, wait for a generation, and see that it was our process that answered."""
         if blocked := self._obstacle():
@@ -153,7 +165,7 @@ class RunningServer:
         self._prober.start()
         outcome = wait_ready(self, limits, self._seams.waiting, self._seams.on_vitals)
         self._prober.end()
-        self.start = (isinstance(outcome, Ready) and self._intruder()) or outcome
+        self.start = (isinstance(outcome, Ready) and self.intruder()) or outcome
         return self.start
 
     def stop(self) -> Teardown | None:
@@ -186,13 +198,6 @@ class RunningServer:
             return None
         holders = "; ".join(back.holders) or "no holder is visible"
         return Blocked(kind="gpu_busy", reason=f"GPU memory is above its baseline before the start: {holders}")
-
-    def _intruder(self) -> Blocked | None:
-        assert self.process is not None
-        foreign = ports.foreign_listener(self.plan.port, {row.pid for row in self.process.members()})
-        if foreign is None:
-            return None
-        return Blocked(kind="port_in_use", reason=f"on port {self.plan.port} listens {foreign}, not our server")
 
     def _wait_for_gpu(self) -> GpuReturn:
         assert self.process is not None

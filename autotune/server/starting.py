@@ -13,14 +13,13 @@ import msgspec
 from autotune.server.cancel import Waiting
 from autotune.server.readiness import (
     Answer,
+    Blocked,
     Cancelled,
-    Died,
     Probe,
-    Ready,
     StartFacts,
     StartLimits,
+    StartOutcome,
     StartWatch,
-    TimedOut,
 )
 
 _LONGEST_BODY = 1 << 20
@@ -45,14 +44,19 @@ class Subject(Protocol):
 
     def answer(self) -> Answer: ...
 
+    def intruder(self) -> Blocked | None: ...
+
 
 OnVitals = Callable[[float, Vitals], None]
 
 
 def wait_ready(
     subject: Subject, limits: StartLimits, waiting: Waiting, on_vitals: OnVitals | None = None
-) -> Ready | Died | TimedOut | Cancelled:
-    """Loop until a verdict. ``on_vitals`` hears seconds since the start, and the vitals, about once a second."""
+) -> StartOutcome:
+    """Loop until a verdict; a stranger on the port is one, since ours can never bind there.
+
+    ``on_vitals`` hears seconds since the start, and the vitals, about once a second.
+    """
     begin_s = waiting.clock.now()
     watch = StartWatch(limits, begin_s)
     vitals, sampled_s = Vitals(), float("-inf")
@@ -62,6 +66,9 @@ def wait_ready(
             vitals, sampled_s = subject.vitals(), now_s
             if on_vitals:
                 on_vitals(now_s - begin_s, vitals)
+            # SGLang 0.5.23 lives on, silent, when it cannot bind: without this look its silence would be waited out.
+            if blocked := subject.intruder():
+                return blocked
         # The answer first, the exit code after it: a server that answered and died is dead.
         answer = subject.answer()
         facts = StartFacts(exit_code=subject.poll(), answer=answer, **msgspec.structs.asdict(vitals))

@@ -11,6 +11,7 @@ from autotune.server.cancel import CancelFlag, Waiting
 from autotune.server.clock import FakeClock
 from autotune.server.readiness import (
     Answer,
+    Blocked,
     Cancelled,
     Died,
     Ready,
@@ -124,8 +125,8 @@ def test_every_start_ends_within_the_cap(steps: list[tuple[StartFacts, float]]) 
 class FakeSubject:
     """Becomes ready, or dies, at a given time."""
 
-    def __init__(self, clock: FakeClock, ready_s: float = 1e9, dies_s: float = 1e9) -> None:
-        self.clock, self.ready_s, self.dies_s = clock, ready_s, dies_s
+    def __init__(self, clock: FakeClock, ready_s: float = 1e9, dies_s: float = 1e9, taken_s: float = 1e9) -> None:
+        self.clock, self.ready_s, self.dies_s, self.taken_s = clock, ready_s, dies_s, taken_s
 
     def poll(self) -> int | None:
         return 9 if self.clock.now() >= self.dies_s else None
@@ -136,6 +137,10 @@ class FakeSubject:
     def answer(self) -> Answer:
         return READY if self.clock.now() >= self.ready_s else Answer()
 
+    def intruder(self) -> Blocked | None:
+        taken = Blocked(kind="port_in_use", reason="a stranger listens")
+        return taken if self.clock.now() >= self.taken_s else None
+
 
 def test_the_loop_notices_within_a_fifth_of_a_second() -> None:
     """Ready and dead are seen at the next look, at most 0.2 s later."""
@@ -145,6 +150,14 @@ def test_the_loop_notices_within_a_fifth_of_a_second() -> None:
     assert 90.05 <= found.seconds <= 90.26
     clock = FakeClock()
     assert isinstance(wait_ready(FakeSubject(clock, 50.0, 49.9), LIMITS, Waiting(clock=clock)), Died)
+
+
+def test_a_stranger_on_the_port_ends_the_wait() -> None:
+    """Ours can never bind there: it is told within about a second, not after the silence."""
+    clock = FakeClock()
+    found = wait_ready(FakeSubject(clock, taken_s=20.0), LIMITS, Waiting(clock=clock))
+    assert isinstance(found, Blocked)
+    assert 20.0 <= clock.now() <= 21.2
 
 
 def test_the_loop_hears_a_cancel_and_tells_its_vitals() -> None:

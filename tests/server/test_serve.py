@@ -86,6 +86,23 @@ def test_a_refusal_is_told_early(tmp_path: Path) -> None:
         assert "401" in server.start.reason
 
 
+def test_a_stranger_that_takes_the_port_during_the_start_is_named_at_once(tmp_path: Path) -> None:
+    """Ours has not bound yet and never can: its silence is not waited out, and the stranger goes on."""
+    plan = double_plan("--bind-delay-s", "1000")
+    with socket.socket() as foreign:
+
+        def squat(_: ServerIdentity) -> None:
+            foreign.bind((plan.host, plan.port))
+            foreign.listen()
+
+        with running(plan, options(tmp_path), DoubleProbe(), Seams(on_started=squat)) as server:
+            assert isinstance(server.start, Blocked)
+            assert f"on port {plan.port} listens" in server.start.reason
+        assert not is_free(plan.host, plan.port)
+    assert server.teardown is not None
+    assert server.teardown.problem() is None
+
+
 def test_a_foreign_listener_is_an_error_not_a_server(tmp_path: Path) -> None:
     """With the port taken nothing is started, and the holder is named."""
     with socket.create_server(("127.0.0.1", 0)) as foreign:
