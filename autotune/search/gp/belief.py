@@ -22,6 +22,8 @@ Array = NDArray[np.float64]
 # Without the formula the process has to explain everything.
 PLAIN = Prior(amplitude=0.35, amplitude_sd=0.8)
 LEVEL_SD = 1.0
+# How far the formula is trusted before anything speaks for or against it.
+TRUST = 0.8
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,22 +44,40 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     parts: Parts = Parts()
 
 
+class _Model(msgspec.Struct, frozen=True):
+    """One way to see the study: with the formula, or without. ``tried`` are mean, deviation and reduced factor."""
+
+    process: Process
+    means: Mean
+    tried: tuple[Array, Array, Array]
+    physics: Physics | None = None
+    weight: float = 1.0
+
+    def mean_at(self, units: Array, groups: Sequence[Group]) -> Mean:
+        return self.physics.mean(self.physics.load_at(units)) if self.physics else _level(groups, len(units))
+
+    def rows(self, rows: list[int]) -> tuple[Array, tuple[Array, Mean, Array]]:
+        """Posterior means of some groups, and what their covariances with other points need."""
+        mean = Mean(self.means.values[rows], self.means.slopes[rows])
+        return self.tried[0][rows], (self.process.data.points[rows], mean, self.tried[2][:, rows])
+
+
 class Belief:
-    """The posterior over one study. Needs at least one measured trial."""
+    """The posterior over one study. Needs at least one measured trial.
+
+    Two models share it, one that trusts the formula and one that knows nothing: what each says counts as much as the
+    data speak for it, so that a server that is not as the formula has it is searched all the same.
+    """
 
     def __init__(self, question: Question, trials: Sequence[FrozenTrial]) -> None:
         self.question = question
         self.chart = question.chart
         self.seen: Observations = observe(trials, question.chart, question.sign)
-        self._physics: Physics | None = None
         self._feasibility = Feasibility(self.chart, self.seen) if question.parts.feasibility else None
-        groups = self.seen.groups
-        if groups:
-            if question.parts.physics and question.sign > 0 and self.chart.role("running") is not None:
-                self._physics = Physics(self.chart, groups, question.request_tokens)
-            self._means = self._physics.mean(self._physics.load) if self._physics else _level(groups, len(groups))
-            self._process = self._fit()
-            self._tried = self._process.predict(self.seen.points(), self._means)
+        self._models: tuple[_Model, ...] = ()
+        self._limits: Process | None = None
+        if self.groups:
+            self._models = self._fit()
             self._limits = self._fit_limits()
 
     @property
@@ -66,39 +86,50 @@ class Belief:
 
     def noise(self) -> float:
         """Relative deviation between equal starts."""
-        return self._process.noise
+        return sum(m.weight * m.process.noise for m in self._models)
+
+    def trust(self) -> float:
+        """How much the data speak for the formula, 0 to 1."""
+        return sum(m.weight for m in self._models if m.physics)
 
     def means(self) -> Array:
         """Posterior means of the groups, log scale."""
-        return self._tried[0]
+        return np.asarray(sum(m.weight * m.tried[0] for m in self._models))
 
     def deviations(self) -> Array:
         """Posterior deviations of the groups."""
-        return self._tried[1]
+        return np.asarray(sum(m.weight * m.tried[1] for m in self._models))
 
     def best(self) -> int | None:
         """The group to recommend: the best posterior mean of those that may be."""
+        means = self.means()
         eligible = [i for i, g in enumerate(self.groups) if g.eligible]
-        return max(eligible, key=lambda i: self._tried[0][i]) if eligible else None
+        return max(eligible, key=lambda i: means[i]) if eligible else None
 
     def worth(self, units: Array) -> Array:
         """Expected relative gain of starting each of (n, dims) new points once, their feasibility counted in."""
-        mean = self._mean_at(units)
-        centre, deviation, reduced = self._process.predict(units, mean)
-        tried, rows = self._eligible()
-        cross = self._process.joint(rows, (units, mean, reduced))
-        total = np.sqrt(deviation**2 + self._start_variance())
-        gain = gain_of_new(centre, deviation**2 / total, tried, cross / total)
+        rows, gain = self._eligible(), np.zeros(len(units))
+        for model in self._models:
+            mean = model.mean_at(units, self.groups)
+            centre, deviation, reduced = model.process.predict(units, mean)
+            tried, known = model.rows(rows)
+            cross = model.process.joint(known, (units, mean, reduced))
+            total = np.sqrt(deviation**2 + self._start_variance(model))
+            gain += model.weight * gain_of_new(centre, deviation**2 / total, tried, cross / total)
         return np.asarray(gain * self.chances(units))
 
     def worth_repeating(self) -> tuple[list[int], Array]:
         """Indices of the groups that may be recommended, and the expected gain of one more start of each."""
-        tried, rows = self._eligible()
-        if not self.question.parts.noise:
+        rows = [i for i, g in enumerate(self.groups) if g.eligible]
+        if not rows or not self.question.parts.noise:
             return [], np.zeros(0)
-        cross = self._process.joint(rows, rows)
-        total = np.sqrt(np.maximum(np.diag(cross), 0.0) + self._start_variance())
-        return [i for i, g in enumerate(self.groups) if g.eligible], gain_of_repeat(tried, cross / total[None, :])
+        gain = np.zeros(len(rows))
+        for model in self._models:
+            tried, known = model.rows(rows)
+            cross = model.process.joint(known, known)
+            total = np.sqrt(np.maximum(np.diag(cross), 0.0) + self._start_variance(model))
+            gain += model.weight * gain_of_repeat(tried, cross / total[None, :])
+        return rows, gain
 
     def chances(self, units: Array) -> Array:
         """The probability that a point can be served, within the objective's limits."""
@@ -115,32 +146,44 @@ class Belief:
         return np.asarray(chance + (1 - chance) * self.seen.price.failed_s / self.seen.price.measured_s)
 
     def forecast(self, units: Array) -> tuple[Array, Array]:
-        """Posterior mean and deviation of the log score at new points."""
-        centre, deviation, _ = self._process.predict(units, self._mean_at(units))
-        return centre, deviation
+        """Posterior mean and deviation of the log score at new points, of the two models together."""
+        found = [m.process.predict(units, m.mean_at(units, self.groups)) for m in self._models]
+        weights = [m.weight for m in self._models]
+        mean = sum(w * f[0] for w, f in zip(weights, found, strict=True))
+        second = sum(w * (f[1] ** 2 + (f[0] - mean) ** 2) for w, f in zip(weights, found, strict=True))
+        return np.asarray(mean), np.sqrt(np.asarray(second))
 
-    def _eligible(self) -> tuple[Array, tuple[Array, Mean, Array]]:
+    def _eligible(self) -> list[int]:
+        """Rows of the groups that a gain is measured against."""
         rows = [i for i, g in enumerate(self.groups) if g.eligible]
-        if not rows:
-            # Nothing may be recommended yet: anything that may be is a gain over the worst seen.
-            rows = [int(np.argmin(self._tried[0]))]
-        mean = Mean(self._means.values[rows], self._means.slopes[rows])
-        return self._tried[0][rows], (self.seen.points()[rows], mean, self._tried[2][:, rows])
+        # Nothing may be recommended yet: anything that may be is a gain over the worst seen.
+        return rows or [int(np.argmin(self.means()))]
 
-    def _start_variance(self) -> float:
+    def _start_variance(self, model: _Model) -> float:
         within = [e * e for g in self.groups for e in g.stderrs]
-        return self._process.noise**2 + sum(within) / len(within)
+        return model.process.noise**2 + sum(within) / len(within)
 
-    def _mean_at(self, units: Array) -> Mean:
-        return self._physics.mean(self._physics.load_at(units)) if self._physics else _level(self.groups, len(units))
+    def _fit(self) -> tuple[_Model, ...]:
+        plain = self._model(None)
+        if not (self.question.parts.physics and self.question.sign > 0 and self.chart.role("running") is not None):
+            return (plain,)
+        informed = self._model(Physics(self.chart, self.groups, self.question.request_tokens))
+        odds = math.log(TRUST / (1 - TRUST)) + informed.process.evidence - plain.process.evidence
+        weight = 1 / (1 + math.exp(-max(-30.0, min(30.0, odds))))
+        return (
+            msgspec.structs.replace(informed, weight=weight),
+            msgspec.structs.replace(plain, weight=1 - weight),
+        )
 
-    def _fit(self) -> Process:
+    def _model(self, physics: Physics | None) -> _Model:
         noise = self.seen.noise
-        base = Prior() if self._physics else PLAIN
+        base = Prior() if physics else PLAIN
         prior = msgspec.structs.replace(base, noise=max(noise.between, 0.003), noise_sd=1 / math.sqrt(2 * noise.df))
         if not self.question.parts.noise:
             prior = msgspec.structs.replace(base, noise=0.003, noise_sd=1e-3)
-        return fit(_data(self.groups), self._means, self.chart.categorical(), prior)
+        means = physics.mean(physics.load) if physics else _level(self.groups, len(self.groups))
+        process = fit(_data(self.groups), means, self.chart.categorical(), prior)
+        return _Model(process, means, process.predict(self.seen.points(), means), physics)
 
     def _fit_limits(self) -> Process | None:
         known = [g for g in self.groups if math.isfinite(g.excess)]

@@ -48,7 +48,7 @@ class Prior(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Process(msgspec.Struct, frozen=True):
-    """A fitted process. ``noise`` is the deviation between starts."""
+    """A fitted process. ``noise`` is the deviation between starts, ``evidence`` the log posterior of its parameters."""
 
     data: Data
     mean: Mean
@@ -58,6 +58,7 @@ class Process(msgspec.Struct, frozen=True):
     noise: float
     factor: Array
     weights: Array
+    evidence: float = 0.0
 
     def predict(self, points: Array, mean: Mean) -> tuple[Array, Array, Array]:
         """Posterior mean (m,) and deviation (m,) of the noise-free value, and the reduced cross factor (n, m)."""
@@ -89,7 +90,7 @@ def fit(data: Data, mean: Mean, categorical: tuple[bool, ...], prior: Prior) -> 
         found = answer.x
     amplitude, noise, lengths = math.exp(found[0]), math.exp(found[1]), np.exp(found[2:])
     factor, weights = loss.solve(found)
-    return Process(data, mean, categorical, amplitude, lengths, noise, factor, weights)
+    return Process(data, mean, categorical, amplitude, lengths, noise, factor, weights, -loss(found)[0])
 
 
 class _Loss:

@@ -132,7 +132,7 @@ def choose(belief: Belief, chance: np.random.Generator, *, repeats: bool) -> Cho
 def _hopeful(belief: Belief, points: Array, gain: float) -> Choice:
     """Where no single start is expected to gain anything: the safe point that could be best with some luck."""
     mean, deviation = belief.forecast(points)
-    luck = mean + 2 * deviation + np.log(belief.chances(points)) / CAUTION
+    luck = mean + 2 * deviation + np.log(np.maximum(belief.chances(points), 1e-9)) / CAUTION
     return Choice(point=tuple(points[int(np.argmax(luck))]), gain=max(gain, 0.0))
 
 
