@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 
 from autotune.load.gates import GateLimits, Surroundings
@@ -45,7 +46,6 @@ FAULTS = {
         gates={"drift": REAL.drift},
     ),
     "requests": Case(flags=("--sim-fault", "crawl=300")),
-    "window": Case(flags=("--sim-fault", "crawl=3000")),
 }
 
 
@@ -95,6 +95,13 @@ def overworked(raw: RawRun) -> RawRun:
     return msgspec.structs.replace(raw, meta=msgspec.structs.replace(raw.meta, client=client))
 
 
+def beginning(raw: RawRun) -> RawRun:
+    nothing = np.zeros(0)
+    return msgspec.structs.replace(
+        raw, requests=raw.requests[:0], chunk_times=nothing, chunk_totals=nothing.astype(np.int64)
+    )
+
+
 def late(raw: RawRun) -> RawRun:
     client = msgspec.structs.replace(raw.meta.client, late_max_s=1.0)
     return msgspec.structs.replace(raw, meta=msgspec.structs.replace(raw.meta, client=client))
@@ -140,6 +147,13 @@ def test_an_open_loop_must_send_in_time(up: tuple[Rig, RunningServer], change: o
     # A busy test machine may be late by itself: only the injected second counts.
     seen = load_again(Case(workload=workload, around=quiet, raw=change, gates={"late_s": 0.9}), *up)
     assert seen.fatal("generator_late") == tripped
+
+
+def test_a_load_without_a_steady_window_is_refused(up: tuple[Rig, RunningServer]) -> None:
+    """Records that end within the first generation hold nothing that could be called steady."""
+    seen = load_again(Case(around=quiet, raw=beginning), *up)
+    assert isinstance(seen.outcome, Retry)
+    assert seen.fatal("window")
 
 
 @pytest.mark.parametrize("gate", ["token_counters", "host_load", "gpu_clocks", "gpu_load"])
