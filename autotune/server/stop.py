@@ -13,6 +13,9 @@ from autotune.values import Value
 Members = Callable[[], Sequence[ProcessRow]]
 Hurry = Callable[[], bool]
 _POLL_S = 0.05
+_ROOTS_FIRST_S = 5.0
+"""How long parents may end their children themselves. SGLang's launcher takes a SIGTERM to its scheduler for a crash:
+it logs one, stays 5 s for diagnostics, and dumps stacks and GPU memory where it can (seen with 0.5.23)."""
 
 
 class StopLimits(Value, frozen=True, kw_only=True):
@@ -40,7 +43,8 @@ def never() -> bool:
 
 
 def stop_all(members: Members, limits: StopLimits, hurry: Hurry = never, clock: Clock | None = None) -> StopReport:
-    """SIGTERM to every member, newcomers included; after ``term_s``, or at once in a hurry, SIGKILL; then verify.
+    """SIGTERM to the members without a parent among them, soon to every member; after ``term_s``, or at once in a
+    hurry, SIGKILL to all; then verify.
 
     An interrupt that arrives here goes on with SIGKILL before it is passed on.
     """
@@ -68,11 +72,14 @@ def _signal_until_gone(
 ) -> Sequence[ProcessRow]:
     """Signal each member once until none is left or the time is up; returns who is left."""
     hurry, clock = how
-    end_s = clock.now() + limit_s
+    begin_s = clock.now()
+    end_s = begin_s + limit_s
+    roots_until_s = begin_s + (min(_ROOTS_FIRST_S, limit_s / 2) if sig is signal.SIGTERM else 0.0)
     # Two looks: reading /proc is no snapshot, and a process that forks and exits meanwhile could hide its child.
     while left := members() or members():
+        parents = {row.pid for row in left} if clock.now() < roots_until_s else set()
         for row in left:
-            if row.identity not in done:
+            if row.identity not in done and row.ppid not in parents:
                 send(row, sig)
                 done.add(row.identity)
                 # A stopped process (SIGSTOP) would sleep through SIGTERM.

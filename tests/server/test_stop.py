@@ -15,7 +15,7 @@ import pytest
 
 from autotune.server.clock import FakeClock
 from autotune.server.process import new_mark, start
-from autotune.server.proctable import MARK_NAME, ProcessRow, read_row
+from autotune.server.proctable import MARK_NAME, ProcessRow, read_row, send
 from autotune.server.stop import StopLimits, orphan_members, reap_orphans, stop_all
 
 from .conftest import STUDY, Starter, double_plan, eventually
@@ -64,6 +64,22 @@ def test_children_of_a_dead_leader_are_stopped(starter: Starter) -> None:
     assert len(process.members()) == 2
     report = stop_all(process.members, POLITE)
     assert (report.terminated, report.clean) == (2, True)
+
+
+def test_a_leader_ends_its_children_itself(starter: Starter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGTERM goes to the leader alone at first, since some engines take one to a child for a crash; then to all."""
+    process = starter("--deaf", "--child")
+    ready(process)
+    signalled: list[int] = []
+
+    def noted(row: ProcessRow, sig: signal.Signals) -> bool:
+        signalled.append(row.pid)
+        return send(row, sig)
+
+    monkeypatch.setattr("autotune.server.stop.send", noted)
+    report = stop_all(process.members, StopLimits(term_s=2.0, kill_s=60.0))
+    assert signalled[0] == process.pid
+    assert (len(set(signalled)), report.terminated, report.clean) == (2, 2, True)
 
 
 def test_a_stopped_process_hears_sigterm(starter: Starter) -> None:
