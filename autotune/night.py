@@ -28,7 +28,7 @@ from autotune.server.gpu import FileGpu, GpuProbe, find_gpu, used_by_device
 from autotune.server.host import raise_descriptor_limit
 from autotune.server.process import ServerIdentity
 from autotune.server.proctable import boot_id
-from autotune.server.stop import reap_orphans
+from autotune.server.stop import StopLimits, reap_orphans
 from autotune.space.bounds import derive_bounds
 from autotune.space.kv import stated_kv_capacity
 from autotune.study.atomic import append_line
@@ -181,7 +181,8 @@ def clean_up(brief: Brief, manifest: Manifest, say: Listener, waiting: Waiting) 
     def hurry() -> bool:
         return waiting.cancel.reason() is not None
 
-    report = reap_orphans(identities, study_id=study_id(brief.folder, manifest), hurry=hurry)
+    limits = StopLimits(term_s=brief.study.timeouts.stop_s)
+    report = reap_orphans(identities, limits, study_id=study_id(brief.folder, manifest), hurry=hurry)
     if report.terminated or report.killed:
         say(Note(text=f"stopped {report.terminated} processes that an earlier tuner had left", level="warning"))
     if report.survivors:

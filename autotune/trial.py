@@ -24,6 +24,7 @@ from autotune.values import Config, Interrupted, LaunchPlan, Outcome, Timings, T
 ATTEMPTS = 3
 BACKOFF = 4.0
 """The pause before each further attempt is this many times as long as the one before."""
+SLEPT = "the machine slept"
 SLEEP_S = 1.0
 """A machine that was suspended for longer spoils whatever was measured meanwhile."""
 DISK_BYTES = 256 << 20
@@ -49,7 +50,7 @@ def run_trial(rig: Rig, ticket: Ticket) -> TrialResult:
     with host_refusals():
         outcome = _with_retries(rig, ticket, watch)
     if (slept := slept_s() - suspended_s) > SLEEP_S and not isinstance(outcome, Interrupted):
-        outcome = Interrupted(reason=f"the machine slept for {slept:.0f} s during this trial")
+        outcome = Interrupted(reason=f"{SLEPT} for {slept:.0f} s during this trial")
     parts = {name: round(seconds, 3) for name, seconds in watch.parts.items()}
     return TrialResult(
         number=ticket.number,

@@ -12,7 +12,7 @@ from autotune.diagnosis.case import Facts
 from autotune.diagnosis.diagnose import diagnose
 from autotune.errors import NightStopped
 from autotune.rig import Rig
-from autotune.values import Diagnosis, Finding, Infeasible, Outcome, Refused, Value
+from autotune.values import Diagnosis, Finding, Infeasible, Measured, Outcome, Refused, Value
 
 LOG_BYTES = 64 << 20
 ENVIRONMENT = frozenset({"port_in_use", "env_error", "oom_host", "nccl"})
@@ -62,7 +62,11 @@ def judge_trouble(rig: Rig, trouble: Trouble, log_path: Path, log: str) -> Outco
     found = diagnose_trouble(rig, trouble, log)
     if found.action == "stop":
         shown = "; ".join(found.evidence[:2]) or trouble.reason
-        raise NightStopped(f"{found.kind}: {shown}. {found.advice} (log: {log_path})")
+        reason = f"{found.kind}: {shown}. {found.advice} (log: {log_path})"
+        if any(isinstance(result.outcome, Measured) for result in rig.records.results()):
+            # It went well before in this study, so it may again: somebody else held the memory, a mount was away.
+            return Retry(reason=reason, kind=found.kind)
+        raise NightStopped(reason)
     if found.action == "prune":
         return Infeasible(diagnosis=found)
     if found.action == "discard":

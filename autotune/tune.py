@@ -13,7 +13,7 @@ from autotune.rig import now_text
 from autotune.standing import baseline_of, best_of, score_of, settled
 from autotune.study.record import Begun
 from autotune.study.rules import parse_duration
-from autotune.trial import Ticket, run_trial
+from autotune.trial import SLEPT, Ticket, run_trial
 from autotune.values import Config, Infeasible, Interrupted, Measured, Refused, TrialResult
 
 BASELINE = Config(params={})
@@ -76,13 +76,13 @@ def _search(night: Night, baseline: TrialResult) -> str:
         standing = Standing.of(results)
         if reason := _cancelled(night) or why_stop(standing, budget.trials, budget_s, reserve_s(night)):
             return reason
-        _check_interruptions(night)
         if reason := stuck(results, budget.infeasible_in_a_row):
             raise NightStopped(reason)
         suggestion = night.searcher.ask(region)
         if suggestion is None:
             return "every configuration inside the bounds is settled"
         result = _run(night, Ticket(number=suggestion.number, config=suggestion.config))
+        _check_interruptions(night)
         _say_if_equal(night, result, results)
 
 
@@ -117,7 +117,7 @@ def _run(night: Night, ticket: Ticket) -> TrialResult:
 def _check_interruptions(night: Night) -> None:
     """Raises NightStopped when trial after trial is cut off by the machine, not by a person."""
     last = [r.outcome for r in night.records.results()[-INTERRUPTIONS:] if isinstance(r.outcome, Interrupted)]
-    if len(last) == INTERRUPTIONS and all("slept" in outcome.reason for outcome in last):
+    if len(last) == INTERRUPTIONS and all(SLEPT in outcome.reason for outcome in last):
         raise NightStopped(
             f"{last[-1].reason}, the third in a row: keep it awake (systemd-inhibit --what=sleep autotune ...)"
         )

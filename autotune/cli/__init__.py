@@ -26,6 +26,16 @@ def hold_standard_descriptors() -> None:
             os.open(os.devnull, os.O_RDWR)
 
 
+def let_go_of_dead_streams() -> None:
+    """What nobody can read any more must not fail once more, and change the exit code, when the interpreter ends."""
+    for number, stream in ((1, sys.__stdout__), (2, sys.__stderr__)):
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+
+
 def main() -> None:
     """The console script."""
     hold_standard_descriptors()
@@ -42,3 +52,5 @@ def main() -> None:
         with contextlib.suppress(OSError, ValueError, AttributeError):  # nobody may be left to read it
             print(f"autotune: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
+    finally:
+        let_go_of_dead_streams()

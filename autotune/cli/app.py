@@ -13,7 +13,7 @@ from autotune import __version__
 from autotune.brief import Brief, read_brief
 from autotune.cli import bench, tools, views
 from autotune.cli.live import Narrator
-from autotune.cli.signals import cancel_on_signals
+from autotune.cli.signals import cancel_on_signals, last_words
 from autotune.cli.text import confirmation_text, doctor_text, ended_text, status_text
 from autotune.confirm import confirm as run_confirmation
 from autotune.doctor import examine
@@ -90,7 +90,7 @@ def confirm(
             if found is not None:
                 export_best(night.brief)
         if found is not None:
-            typer.echo(msgspec.json.encode(found).decode() if json else confirmation_text(found))
+            last_words(msgspec.json.encode(found).decode() if json else confirmation_text(found))
         if cancel.signal is not None:
             sys.exit(128 + cancel.signal)
 
@@ -101,9 +101,9 @@ def _night(brief: Brief, json: bool) -> None:
         with narrator, open_night(brief, narrator.hear, Waiting(cancel=cancel)) as night:
             ended = run_night(night)
         if json:
-            typer.echo(msgspec.json.encode(ended).decode())
+            last_words(msgspec.json.encode(ended).decode())
         else:
-            typer.echo(ended_text(ended, overview(brief)))
+            last_words(ended_text(ended, overview(brief)))
         if cancel.signal is not None:
             sys.exit(128 + cancel.signal)
 

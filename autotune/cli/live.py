@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from types import TracebackType
 
@@ -51,14 +52,19 @@ class Narrator:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._stop_status()
+
+    def _stop_status(self) -> None:
         if self._status:
-            self._status.stop()
+            with contextlib.suppress(OSError):  # it gives back the standard streams even so
+                self._status.stop()
 
     def hear(self, event: Event) -> None:
         """A terminal that is gone does not end a night."""
         try:
             self._render(event)
         except OSError:
+            self._stop_status()
             self._status = None
 
     def _render(self, event: Event) -> None:

@@ -1,10 +1,10 @@
-"""SIGINT, SIGTERM and SIGHUP end a night cleanly; a second one at once."""
+"""SIGINT, SIGTERM and SIGHUP end a night cleanly, a second one at once; and printing where nobody may be left."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from autotune.server.cancel import CancelFlag
@@ -22,6 +22,12 @@ class SignalFlag(CancelFlag):
     def hear(self, number: int, _frame: FrameType | None) -> None:
         self.signal = self.signal or number
         self.cancel(f"ended by {signal.Signals(number).name}")
+
+
+def last_words(text: str) -> None:
+    """Print to standard output; where nobody reads any more, the exit code still tells."""
+    with suppress(OSError):
+        print(text, flush=True)
 
 
 @contextmanager

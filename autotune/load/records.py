@@ -5,6 +5,7 @@ Times are seconds since the load began.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from zipfile import BadZipFile
@@ -110,9 +111,13 @@ def save(raw: RawRun, path: Path, compress: bool = True) -> None:
     part = path.with_name(path.name + ".part")
     meta = np.frombuffer(msgspec.json.encode(raw.meta), dtype=np.uint8)
     write = np.savez_compressed if compress else np.savez
-    with part.open("wb") as file:
+    with open(part, "wb", opener=_private) as file:
         write(file, requests=raw.requests, times=raw.chunk_times, totals=raw.chunk_totals, meta=meta)
     part.replace(path)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def load(path: Path) -> RawRun:

@@ -12,6 +12,7 @@ import gc
 import os
 import resource
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -151,6 +152,8 @@ def main() -> None:
         uvloop.run(run(spec, commands))
     except (EOFError, BrokenPipeError):
         os._exit(1)
+    except OSError as error:
+        sys.exit(f"load worker: {error}")
 
 
 if __name__ == "__main__":
