@@ -109,15 +109,10 @@ def _history(facts: Facts) -> str:
 
 def _contour(facts: Facts) -> str:
     svg = plots.contour(facts)
-    title = "The two main parameters"
     if not svg:
         return ""
-    return _figure(
-        "contour",
-        svg,
-        title,
-        "Red: where the nearest trials ran out of memory. Colours between trials are interpolated.",
-    )
+    caption = f"Colours: {plots.metric_words(facts)}, interpolated between trials. Red: the nearest ran out of memory."
+    return _figure("contour", svg, "The two main parameters", caption)
 
 
 def _what_is_drawn(facts: Facts, responses: str) -> str:

@@ -44,8 +44,10 @@ def history(facts: Facts) -> str:
         _scores(axes, facts)
         _failures(axes, facts)
         axes.set_xlabel("trial")
-        axes.set_ylabel(metric_words(facts))
+        axes.set_ylabel(metric_words(facts) if facts.measured else "")
         numbers(axes.yaxis)
+        if not facts.measured:
+            axes.set_yticks([])
         axes.set_xlim(-0.7, max(r.number for r in facts.results) + 0.7)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=5)
@@ -164,8 +166,9 @@ def tradeoff(facts: Facts) -> str:
         where = {n: (x, y) for n, x, y in zip(found.trials, found.latency_s, found.throughput, strict=True)}
         front = sorted(where[n] for n in found.front)
         axes.step(*zip(*front, strict=True), where="post", color=GOOD, lw=1.5, marker="o", label="Pareto front")
-        for number in found.front:
-            axes.annotate(str(number), where[number], (5, 5), textcoords="offset points", size=8)
+        for spot in dict.fromkeys(front):
+            numbers_there = ", ".join(str(n) for n in found.front if where[n] == spot)
+            axes.annotate(numbers_there, spot, (5, 5), textcoords="offset points", size=8)
         if facts.baseline in where:
             axes.plot(*where[facts.baseline], "s", mfc="none", mec=INK, ms=10, label="baseline")
         axes.set_xlabel(f"{found.latency.removesuffix('_s')} in s")

@@ -40,7 +40,7 @@ def table(facts: Facts) -> str:
 
 def _row(facts: Facts, row: pd.Series, figures: list[str]) -> str:
     number = int(row["trial"])
-    mark = "chosen" if number == facts.chosen else "baseline" if number == facts.baseline else ""
+    mark = " ".join(n for n in ("baseline", "chosen") if number == getattr(facts, n))
     state = str(row["state"])
     cells = [
         _cell(number),
