@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 from optuna.distributions import BaseDistribution
 
-from autotune.search.gp.belief import Belief, Parts, Question
+from autotune.search.gp.belief import Belief, Parts, Question, believe
 from autotune.search.gp.chart import Chart, hints_of
+from autotune.search.gp.observations import observe
 from autotune.search.gp.sampler import ALL_PARTS, choose
 from autotune.search.region import Region
 from autotune.search.samplers import Knowledge, seed_for
@@ -83,4 +84,5 @@ def _belief(
         request_tokens=strategy.request_tokens,
         parts=parts,
     )
-    return Belief(question, model.get_trials(deepcopy=False)), numbers
+    seen = observe(model.get_trials(deepcopy=False), question.chart, question.sign)
+    return believe(question, seen), numbers

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from optuna.trial import FrozenTrial
 from scipy.special import ndtr
 
 from autotune.search.gp.acquisition import gain_of_new, gain_of_repeat
 from autotune.search.gp.chart import Chart
 from autotune.search.gp.feasibility import Feasibility
 from autotune.search.gp.model import Data, Mean, Prior, Process, fit
-from autotune.search.gp.observations import Group, Observations, observe
+from autotune.search.gp.observations import Group, Observations
 from autotune.search.gp.physics import Physics
 
 Array = NDArray[np.float64]
@@ -69,10 +69,10 @@ class Belief:
     data speak for it, so that a server that is not as the formula has it is searched all the same.
     """
 
-    def __init__(self, question: Question, trials: Sequence[FrozenTrial]) -> None:
+    def __init__(self, question: Question, seen: Observations) -> None:
         self.question = question
         self.chart = question.chart
-        self.seen: Observations = observe(trials, question.chart, question.sign)
+        self.seen = seen
         self._feasibility = Feasibility(self.chart, self.seen) if question.parts.feasibility else None
         self._models: tuple[_Model, ...] = ()
         self._limits: Process | None = None
@@ -193,6 +193,12 @@ class Belief:
         starts = np.array([len(g.logs) for g in known], dtype=float)
         data = Data(points, np.clip(excess, -1.0, 2.0), starts, np.zeros(len(known)))
         return fit(data, _flat(len(known)), self.chart.categorical(), PLAIN)
+
+
+@lru_cache(maxsize=8)
+def believe(question: Question, seen: Observations) -> Belief:
+    """The belief, kept for a while: what to start next, whom to recommend and when to stop all ask for it."""
+    return Belief(question, seen)
 
 
 def _data(groups: Sequence[Group]) -> Data:

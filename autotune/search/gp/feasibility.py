@@ -53,14 +53,14 @@ class Feasibility:
         weights, weights_sd = WEIGHTS, WEIGHTS_SD
         graph_share = SHARE
         for g in seen.groups:
-            pool_gb, weight_gb = g.memory_gb.get("kvcache", 0.0), g.memory_gb.get("weight", 0.0)
+            pool_gb, weight_gb = g.memory("kvcache"), g.memory("weight")
             if pool_gb > 0 and weight_gb > 0 and math.isfinite(g.fraction):
                 gpu_gb = (pool_gb + weight_gb) / g.fraction
                 weights, weights_sd = weight_gb / gpu_gb + 0.02, 0.02
                 place = self._chart.role("graph")
-                if place is not None and g.graph > 0 and g.memory_gb.get("graph", 0.0) > 0:
+                if place is not None and g.graph > 0 and g.memory("graph") > 0:
                     # Graphs cost about as much again under load as at capture (H200: 1.5 and 1.2 MB per batch).
-                    graph_share = 1.5 * g.memory_gb["graph"] / gpu_gb / g.graph * self._chart.tops[place]
+                    graph_share = 1.5 * g.memory("graph") / gpu_gb / g.graph * self._chart.tops[place]
                 break
         first, first_sd = (RESERVE, RESERVE_SD) if self._memory is not None else (ROOM, ROOM_SD)
         shares = [graph_share if self._chart.hints[i].role == "graph" else SHARE for i in self._places]

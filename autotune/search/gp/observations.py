@@ -37,7 +37,11 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     graph: float = math.nan
     fraction: float = math.nan
     kv_tokens: float = math.nan
-    memory_gb: Mapping[str, float] = {}
+    memory_gb: tuple[tuple[str, float], ...] = ()
+
+    def memory(self, name: str) -> float:
+        """GB of that part of one GPU's memory, 0.0 where the server did not tell."""
+        return dict(self.memory_gb).get(name, 0.0)
 
     @property
     def eligible(self) -> bool:
@@ -152,7 +156,7 @@ def _group(
         graph=_number(effective.get("graph_max_batch")),
         fraction=_number(fraction),
         kv_tokens=_number(effective.get("kv_tokens")),
-        memory_gb=dict(effective.get("gpu_memory_gb") or {}),
+        memory_gb=tuple((effective.get("gpu_memory_gb") or {}).items()),
     )
 
 

@@ -132,7 +132,7 @@ def kv_line(groups: Sequence[Group]) -> Kv | None:
     if not told:
         return None
     for g in told:
-        pool_gb, weight_gb = g.memory_gb.get("kvcache", 0.0), g.memory_gb.get("weight", 0.0)
+        pool_gb, weight_gb = g.memory("kvcache"), g.memory("weight")
         if pool_gb > 0 and weight_gb > 0 and math.isfinite(g.fraction) and g.fraction > 0:
             gpu_gb = (pool_gb + weight_gb) / g.fraction
             return Kv(g.kv_tokens, g.fraction, gpu_gb * g.kv_tokens / pool_gb)

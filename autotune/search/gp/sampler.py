@@ -14,15 +14,16 @@ from optuna.search_space import IntersectionSearchSpace
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from autotune.search.gp.belief import Belief, Parts, Question
+from autotune.search.gp.belief import Belief, Parts, Question, believe
 from autotune.search.gp.candidates import candidates, closer
 from autotune.search.gp.chart import Chart, Hint
+from autotune.search.gp.observations import observe
 
 Array = NDArray[np.float64]
 REPEAT_OF = "autotune:repeat_of"
 LOOKED_AT = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
 # What a lost start costs beyond its time, in relative gain: it teaches less than one that lives, and may hang a GPU.
-LOST = 0.02
+LOST = 0.01
 # Below this a gain is none.
 NOTHING = 2e-4
 # How much a doubtful chance to live weighs against throughput, where there is nothing to be gained.
@@ -81,7 +82,8 @@ class AutotuneSampler(BaseSampler):
             return {}
         chart = Chart.of(search_space, self._hints)
         trials = [t for t in study.get_trials(deepcopy=False, states=LOOKED_AT) if t.number != trial.number]
-        belief = Belief(self.question(chart, study.direction), trials)
+        question = self.question(chart, study.direction)
+        belief = believe(question, observe(trials, chart, question.sign))
         if not belief.groups:
             return {}
         choice = choose(belief, self._chance(len(trials)), repeats=self._repeats)
@@ -114,8 +116,9 @@ def choose(belief: Belief, chance: np.random.Generator, *, repeats: bool) -> Cho
     order = np.argsort(-belief.means(), kind="stable")
     home = belief.seen.points()[order]
     points = _untried(belief, candidates(chart, home, chance))
+    again = _best_repeat(belief) if repeats else None
     if not len(points):
-        return _any_point(belief, chance)
+        return again or _any_point(belief, chance)
     rates = _rates(belief, points)
     promising = points[np.argsort(-rates, kind="stable")[:SECOND_LOOK]]
     nearer = _untried(belief, closer(chart, promising, chance))
@@ -123,7 +126,6 @@ def choose(belief: Belief, chance: np.random.Generator, *, repeats: bool) -> Cho
     rates = np.concatenate([rates, _rates(belief, nearer)])
     best = int(np.argmax(rates))
     new = Choice(point=tuple(points[best]), gain=float(rates[best]))
-    again = _best_repeat(belief) if repeats else None
     if again is not None and again.gain > max(new.gain, NOTHING):
         return again
     return new if new.gain > NOTHING else _hopeful(belief, points, new.gain)

