@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -11,6 +12,10 @@ from functools import lru_cache
 from pathlib import Path
 
 import msgspec
+
+# Matrices of some dozen rows: threads of the linear algebra would only wait for each other. Before NumPy is loaded.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from autotune.values import Value
 from benchmarks.search.methods import ABLATIONS, METHODS
@@ -39,8 +44,8 @@ class Job(Value, frozen=True, kw_only=True):
 class Plan(Value, frozen=True, kw_only=True):
     """How much is run. ``settings`` are numbers of random settings to look at, as many as ``kept`` are used."""
 
-    seeds: int = 5
-    kept: int = 20
+    seeds: int = 4
+    kept: int = 15
     restarts: int = 30
     noises: tuple[float, ...] = NOISES
     first_setting: int = HELD_OUT_FROM

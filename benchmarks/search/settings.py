@@ -27,6 +27,7 @@ ORDER = (RUN, GRAPH, MEM, CHUNK, CONSERVATIVE, PREFILL)
 SPACE = load_space("sglang")
 HELD_OUT_FROM = 100_000
 LENGTHS = (0.93, 1.0, 1.07)
+LARGEST_FRACTION = 0.88
 
 
 def named_surfaces() -> list[Surface]:
@@ -69,7 +70,7 @@ def families() -> list[Surface]:
         _sim("flat optimum", flat, wide, 4),
         _sim("OOM half of the space", hungry, wide, 4, mem=(0.80, 0.97)),
         _sim("demo", profile("demo"), VirtualLoad(concurrency=256, input_tokens=32, output_tokens=24), 2),
-        _sim("optimum inside", QWEN3_30B_H200, wide, 3, twist=Twist(peak=700.0, fall=0.35)),
+        replace(_sim("optimum inside", QWEN3_30B_H200, wide, 3), twist=Twist(peak=700.0, fall=0.35)),
     ]
 
 
@@ -95,8 +96,8 @@ def random_surface(number: int) -> Surface:
         twist = Twist(waves=waves, peak=peak, fall=chance.uniform(0.05, 0.4))
     label = "held out" if number >= HELD_OUT_FROM else "development"
     name = f"{label} {number % HELD_OUT_FROM}, {dims} parameters"
-    found = _sim(name, settings, load, dims, twist=twist, family=f"{label} settings", mem=(0.6, 0.97))
-    return replace(found, lengths=LENGTHS)
+    found = _sim(name, settings, load, dims, mem=(0.6, 0.97))
+    return replace(found, family=f"{label} settings", twist=twist, lengths=LENGTHS)
 
 
 def _machine(chance: random.Random, number: int) -> SimSettings:
@@ -141,29 +142,16 @@ def _sound(settings: SimSettings, load: VirtualLoad) -> bool:
 
 
 def _sim(
-    name: str,
-    settings: SimSettings,
-    load: VirtualLoad,
-    dims: int,
-    twist: Twist = Twist(),
-    family: str = "",
-    mem: tuple[float, float] = (0.7, 0.97),
+    name: str, settings: SimSettings, load: VirtualLoad, dims: int, mem: tuple[float, float] = (0.7, 0.97)
 ) -> SimSurface:
+    """A surface over the first ``dims`` parameters of ``ORDER``."""
     # The fraction stands on the command line, so that it does not move with the graphs and the chunk.
-    fraction = min(resolve(settings, {}).mem_fraction, 0.85) if family == "" else resolve(settings, {}).mem_fraction
+    fraction = min(resolve(settings, {}).mem_fraction, LARGEST_FRACTION)
     base: dict[str, ParamValue] = {MEM: fraction, CHUNK: default_chunk(settings.gpu_total_gb)}
     found = resolve(settings, base)
     overrides = {MEM: ParameterOverride(low=mem[0], high=mem[1])}
     region = _region(ORDER[:dims], load, found.limits.kv_tokens, overrides)
-    return SimSurface(
-        name=name,
-        family=family or name,
-        settings=settings,
-        load=load,
-        region=region,
-        twist=twist,
-        base=base,
-    )
+    return SimSurface(name=name, family=name, settings=settings, load=load, region=region, base=base)
 
 
 def _region(

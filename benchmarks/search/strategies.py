@@ -31,10 +31,7 @@ class Scripted:
 
     def ask(self) -> Config | None:
         try:
-            if len(self._results) == 1:
-                point = next(self._steps)
-            else:
-                point = self._steps.send(self._results[-1])
+            point = next(self._steps) if len(self._results) == 1 else self._steps.send(self._results[-1])
         except StopIteration:
             return None
         return self._task.region.config(point)
@@ -53,8 +50,7 @@ def grid(task: Task) -> Steps:
     ladders = [[axis.at(i / (per_axis - 1)) for i in range(per_axis)] for axis in axes]
     points = [dict(zip((a.name for a in axes), values, strict=True)) for values in itertools.product(*ladders)]
     random.Random(task.seed).shuffle(points)
-    for point in points:
-        yield point
+    yield from points
 
 
 def tiers(task: Task) -> Steps:

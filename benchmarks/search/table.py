@@ -52,14 +52,14 @@ class TableSurface(Value, frozen=True, kw_only=True):
     def truth(self, config: Config) -> float | None:
         return self.start(config, 0.0, "").true_tok_s
 
-    def _seen(self, full: dict[str, object], value: float, stderr: float, fraction: float) -> Outcome:
+    def _seen(self, full: dict[str, int | float | str], value: float, stderr: float, fraction: float) -> Outcome:
         kv_gb = FREE_GB * fraction - WEIGHT_GB
-        graph = int(str(full["cuda_graph_max_bs"]))
+        graph = int(full["cuda_graph_max_bs"])
         graph_gb = 0.1 + 0.00152 * graph
         effective = Effective(
             source="server_info",
             kv_tokens=int(kv_gb * GIB / KV_BYTES),
-            running_limit=int(str(full["max_running_requests"])),
+            running_limit=int(full["max_running_requests"]),
             graph_max_batch=graph,
             values={"chunked_prefill_size": CHUNK, **full},  # type: ignore[dict-item]
             gpu_memory_gb={
