@@ -111,6 +111,8 @@ def _searched(facts: Facts) -> Headline:
     if base is not None and best is not None and facts.chosen != facts.baseline:
         relative = 100 * gain(best, base, facts.objective.metric)
         detail = "The best of many noisy values flatters itself. `autotune confirm` measures it against the defaults."
+        if facts.confirmed is not None:
+            detail = f"The confirmation has no verdict: {facts.confirmed.sentence}."
         return Headline(title=f"Not confirmed: {relative:+.1f} % as searched", detail=detail, tone="plain")
     if base is not None:
         detail = f"{len(facts.results)} trials; none is believed to be better than the server's defaults."

@@ -1,5 +1,6 @@
 """Tests of what a report derives from the records."""
 
+import msgspec
 import pytest
 
 from autotune.report import facts as known
@@ -31,6 +32,14 @@ def test_the_verdict_comes_first(night: Facts, title: str, tone: str) -> None:
     assert (head.title, head.tone) == (title, tone)
     assert summary(night).splitlines()[2] == title
     assert ("95 % interval" in head.detail) == (night.confirmed is not None)
+
+
+def test_a_confirmation_without_a_verdict_claims_nothing() -> None:
+    """Where too few starts were measured the gain stays one of the search, and the reason is told."""
+    begun = msgspec.structs.replace(confirmed(1.4), judgement=None, sentence="too few starts")
+    head = known.headline(facts(BASE, BETTER, confirmed=begun))
+    assert head.title == "Not confirmed: +20.0 % as searched"
+    assert "too few starts" in head.detail
 
 
 def test_what_failed_is_counted() -> None:
