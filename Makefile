@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint test-slow test-engines clean
+.PHONY: help demo test lint test-slow test-faults soak fuzz test-engines clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -25,10 +25,19 @@ lint: .venv/.installed  ## ruff and mypy (strict) over package and tests
 	$(BIN)/mypy
 
 test: lint  ## lint and the fast tests, under ten minutes on two cores
-	$(BIN)/pytest -n 2 -m "not engine and not slow"
+	$(BIN)/pytest -n 2 -m "not engine and not slow and not faults"
 
 test-slow: .venv/.installed  ## the demo, killed at ten moments, and other tests that take minutes
 	$(BIN)/pytest -m slow --timeout 900
+
+test-faults: .venv/.installed  ## the fault matrix: every fault at every stage, kills, signals, disks, locks
+	$(BIN)/pytest -n 2 -m faults tests/faults
+
+soak: .venv/.installed  ## 300 trials with random faults and kills of the tuner
+	$(BIN)/python -m benchmarks.soak
+
+fuzz: .venv/.installed  ## 100,000 cases of damaged outside text
+	$(BIN)/python -m benchmarks.fuzz
 
 test-engines: .venv/.installed  ## whole studies on a real SGLang on the CPU (3.4 GB under .engines)
 	bash tests/engines/install.sh .engines

@@ -1,0 +1,1 @@
+"""The long round of the fuzzing in tests/fuzz."""

@@ -1,0 +1,1 @@
+"""What the tuner itself takes of a trial."""
