@@ -44,8 +44,8 @@ class Job(Value, frozen=True, kw_only=True):
 class Plan(Value, frozen=True, kw_only=True):
     """How much is run. ``settings`` are numbers of random settings to look at, as many as ``kept`` are used."""
 
-    seeds: int = 4
-    kept: int = 15
+    seeds: int = 3
+    kept: int = 12
     restarts: int = 30
     noises: tuple[float, ...] = NOISES
     first_setting: int = HELD_OUT_FROM

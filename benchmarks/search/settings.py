@@ -26,7 +26,6 @@ PREFILL, CONSERVATIVE = "max_prefill_tokens", "schedule_conservativeness"
 ORDER = (RUN, GRAPH, MEM, CHUNK, CONSERVATIVE, PREFILL)
 SPACE = load_space("sglang")
 HELD_OUT_FROM = 100_000
-LENGTHS = (0.93, 1.0, 1.07)
 LARGEST_FRACTION = 0.88
 
 
@@ -64,7 +63,7 @@ def families() -> list[Surface]:
         _sim("MoE", QWEN3_30B_H200, wide, 3),
         _sim("dense, small KV", dense, wide, 4),
         _sim("dense, large KV", large_kv, long, 4),
-        replace(_sim("MoE on eight GPUs", profile("glm5-nvfp4"), wide, 3), lengths=LENGTHS),
+        _sim("MoE on eight GPUs", profile("glm5-nvfp4"), wide, 3),
         _sim("latency-bound", latency, wide, 3),
         _sim("cliff at the graph ceiling", cliff, wide, 2),
         _sim("flat optimum", flat, wide, 4),
@@ -97,7 +96,7 @@ def random_surface(number: int) -> Surface:
     label = "held out" if number >= HELD_OUT_FROM else "development"
     name = f"{label} {number % HELD_OUT_FROM}, {dims} parameters"
     found = _sim(name, settings, load, dims, mem=(0.6, 0.97))
-    return replace(found, family=f"{label} settings", twist=twist, lengths=LENGTHS)
+    return replace(found, family=f"{label} settings", twist=twist)
 
 
 def _machine(chance: random.Random, number: int) -> SimSettings:

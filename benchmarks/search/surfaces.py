@@ -7,12 +7,11 @@ import random
 from typing import Protocol
 
 import msgspec
-from msgspec.structs import replace
 
 from autotune.search.region import Region
 from autotune.sim.memory import OomStage, Resolved, normalised, resolve
 from autotune.sim.settings import SimSettings
-from autotune.sim.virtual import SimResult, VirtualLoad, simulate, steady_state
+from autotune.sim.virtual import OOM_AT, VirtualLoad, start_seconds
 from autotune.values import (
     Config,
     Diagnosis,
@@ -26,6 +25,7 @@ from autotune.values import (
     Stage,
     Value,
 )
+from benchmarks.search.mixed import mixed_throughput
 
 METRIC = "output_throughput_tok_s"
 KINDS: dict[OomStage, str] = {
@@ -91,11 +91,7 @@ class Twist(Value, frozen=True, kw_only=True):
 
 
 class SimSurface(Value, frozen=True, kw_only=True):
-    """A simulated server. ``base`` are flags that the study's command line sets.
-
-    The truth is the mean over loads whose prompts and answers are ``lengths`` times as long: requests of one length
-    march in step, and where a generation does not quite fit, throughput jumps by several per cent.
-    """
+    """A simulated server under requests of mixed lengths. ``base`` are flags that the study's command line sets."""
 
     name: str
     family: str
@@ -104,69 +100,58 @@ class SimSurface(Value, frozen=True, kw_only=True):
     region: Region
     base: dict[str, ParamValue] = {}
     twist: Twist = Twist()
-    lengths: tuple[float, ...] = (1.0,)
 
     @property
     def request_tokens(self) -> float:
         return self.load.input_tokens + self.load.output_tokens / 2
 
     def start(self, config: Config, noise: float, seed: str) -> Start:
-        chance = int.from_bytes(random.Random(seed).randbytes(6), "big")
-        flags = {**self.base, **config.params}
-        seen = simulate(self.settings, flags, self.load, chance, noise)
-        resolved = resolve(self.settings, flags)
-        factor = self._factor(config, seen)
-        return Start(
-            outcome=_outcome(self.settings, seen, resolved, factor),
-            true_tok_s=None if seen.true_tok_s is None else seen.true_tok_s * factor,
-            start_s=seen.start_s,
-            load_s=seen.load_s + (NOTICED_S if seen.oom == "load" else 0.0),
-        )
+        resolved = resolve(self.settings, {**self.base, **config.params})
+        chance = random.Random(seed)
+        start_s = start_seconds(self.settings, resolved) * (1.0 + 0.05 * chance.random())
+        if resolved.oom:
+            load_s = self.load.death_s + NOTICED_S if resolved.oom == "load" else 0.0
+            lost_s = start_s * OOM_AT[resolved.oom]
+            return Start(outcome=failure(resolved.oom), true_tok_s=None, start_s=lost_s, load_s=load_s)
+        true = self._true(config, resolved)
+        within = noise / 4
+        seen = true * math.exp(chance.gauss(0.0, noise)) * (1.0 + chance.gauss(0.0, within))
+        outcome = success(seen, true * within, _effective(self.settings, resolved))
+        return Start(outcome=outcome, true_tok_s=true, start_s=start_s, load_s=self.load.duration_s)
 
     def truth(self, config: Config) -> float | None:
         return self.start(config, 0.0, "").true_tok_s
 
-    def _factor(self, config: Config, seen: SimResult) -> float:
-        """The truth relative to that of the plain load."""
-        if seen.true_tok_s is None:
-            return 1.0
-        factor = self._smoothed(config) / seen.true_tok_s
-        if self.twist.waves or self.twist.peak:
-            point = self.region.point({**_values(seen), **config.params})
-            units = tuple(axis.unit(point[axis.name]) if axis.name in point else 0.5 for axis in self.region.axes())
-            factor *= self.twist.factor(units, seen.running_limit)
-        return factor
-
-    def _smoothed(self, config: Config) -> float:
+    def _true(self, config: Config, resolved: Resolved) -> float:
         flags = frozenset(normalised({**self.base, **config.params}).items())
-        found = [steady_state(self.settings, flags, _longer(self.load, k)).throughput_tok_s for k in self.lengths]
-        return sum(found) / len(found)
+        true = mixed_throughput(self.settings, flags, self.load)
+        if not (self.twist.waves or self.twist.peak):
+            return true
+        point = self.region.point({**_values(resolved), **config.params})
+        units = tuple(axis.unit(point[axis.name]) if axis.name in point else 0.5 for axis in self.region.axes())
+        return true * self.twist.factor(units, resolved.limits.running)
 
 
-def _longer(load: VirtualLoad, times: float) -> VirtualLoad:
-    return replace(load, input_tokens=round(load.input_tokens * times), output_tokens=round(load.output_tokens * times))
-
-
-def _values(seen: SimResult) -> dict[str, ParamValue]:
-    return {name: value for name, value in seen.effective.items() if name != "kv_tokens"}
-
-
-def _outcome(settings: SimSettings, seen: SimResult, resolved: Resolved, factor: float) -> Outcome:
-    """What the tuner is told. A server that dies before it is ready reports nothing about itself."""
-    if seen.throughput_tok_s is None:
-        return failure(seen.oom or "load")
+def _values(resolved: Resolved) -> dict[str, ParamValue]:
     limits = resolved.limits
-    effective = Effective(
+    return {
+        "max_running_requests": limits.running,
+        "cuda_graph_max_bs": limits.graph_max,
+        "mem_fraction_static": resolved.mem_fraction,
+        "chunked_prefill_size": limits.chunk_tokens,
+        "max_prefill_tokens": limits.max_prefill_tokens,
+        "schedule_conservativeness": limits.conservativeness,
+    }
+
+
+def _effective(settings: SimSettings, resolved: Resolved) -> Effective:
+    """What a server that serves says of itself. One that died before it was ready says nothing."""
+    return Effective(
         source="server_info",
-        kv_tokens=seen.kv_tokens,
-        running_limit=seen.running_limit,
-        graph_max_batch=seen.graph_max_batch,
-        values={
-            **_values(seen),
-            "chunked_prefill_size": limits.chunk_tokens,
-            "max_prefill_tokens": limits.max_prefill_tokens,
-            "schedule_conservativeness": limits.conservativeness,
-        },
+        kv_tokens=resolved.limits.kv_tokens,
+        running_limit=resolved.limits.running,
+        graph_max_batch=resolved.limits.graph_max,
+        values=_values(resolved),
         gpu_memory_gb={
             "weight": round(settings.weight_gb, 2),
             "kvcache": round(resolved.kv_gb, 2),
@@ -174,7 +159,6 @@ def _outcome(settings: SimSettings, seen: SimResult, resolved: Resolved, factor:
             "available": round(resolved.after_graphs_gb, 2),
         },
     )
-    return success(seen.throughput_tok_s * factor, seen.stderr_tok_s * factor, effective)
 
 
 def failure(stage: OomStage) -> Infeasible:

@@ -61,7 +61,7 @@ class TableSurface(Value, frozen=True, kw_only=True):
             kv_tokens=int(kv_gb * GIB / KV_BYTES),
             running_limit=int(full["max_running_requests"]),
             graph_max_batch=graph,
-            values={"chunked_prefill_size": CHUNK, **full},  # type: ignore[dict-item]
+            values={"chunked_prefill_size": CHUNK, **full},
             gpu_memory_gb={
                 "weight": WEIGHT_GB,
                 "kvcache": round(kv_gb, 2),
