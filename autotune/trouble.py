@@ -73,8 +73,9 @@ def judge_trouble(rig: Rig, trouble: Trouble, log_path: Path, log: str) -> Outco
         refused = Refused(findings=(Finding(gate="failed_requests", message=trouble.reason, fatal=True),))
         return Retry(reason=trouble.reason, kind=found.kind, refused=refused, attempts=2, pause_s=1.0)
     # What fails twice is left alone: it is Infeasible, and its parameters are never tried again.
-    attempts = 3 if found.kind in ENVIRONMENT else 2
-    return Retry(reason=f"{found.kind}: {trouble.reason}", kind=found.kind, diagnosis=found, attempts=attempts)
+    attempts, pause_s = (3, 5.0) if found.kind in ENVIRONMENT else (2, 1.0)
+    reason = f"{found.kind}: {trouble.reason}"
+    return Retry(reason=reason, kind=found.kind, diagnosis=found, attempts=attempts, pause_s=pause_s)
 
 
 def diagnose_trouble(rig: Rig, trouble: Trouble, log: str) -> Diagnosis:
