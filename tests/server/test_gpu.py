@@ -13,6 +13,7 @@ import pytest
 from autotune.server.cancel import CancelFlag, Waiting
 from autotune.server.clock import FakeClock
 from autotune.server.gpu import (
+    CANCELLED_S,
     Device,
     FileGpu,
     GpuLimits,
@@ -146,3 +147,13 @@ def test_an_urgent_cancel_does_not_wait_for_memory() -> None:
     flag.cancel("SIGINT")
     found = wait_for_baseline(Draining(clock, 1e9), {}, GpuLimits(), Waiting(clock=clock, cancel=flag))
     assert (found.clean, found.seconds) == (False, 0.0)
+
+
+def test_a_first_wish_to_end_shortens_the_wait() -> None:
+    """Not a minute, not nothing: five seconds for memory that is on its way back."""
+    clock, flag = FakeClock(), CancelFlag()
+    flag.cancel("SIGTERM")
+    limits = GpuLimits(release_s=60.0)
+    found = wait_for_baseline(Draining(clock, 1e9), {}, limits, Waiting(clock=clock, cancel=flag))
+    assert not found.clean
+    assert CANCELLED_S <= found.seconds < CANCELLED_S + 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import resource
 import socket
 from pathlib import Path
@@ -12,8 +13,15 @@ import pytest
 
 from autotune.errors import InputError, NightStopped
 from autotune.server.cancel import CancelFlag
-from autotune.server.clock import Deadline, FakeClock, SystemClock, slept_s
-from autotune.server.host import HostMeter, free_bytes, process_headroom, raise_descriptor_limit, require_disk
+from autotune.server.clock import BeatingClock, Deadline, FakeClock, SystemClock, slept_s
+from autotune.server.host import (
+    HostMeter,
+    free_bytes,
+    host_refusals,
+    process_headroom,
+    raise_descriptor_limit,
+    require_disk,
+)
 from autotune.server.ports import foreign_listener, fresh_port, is_free, is_listening, listeners
 
 
@@ -134,3 +142,36 @@ def test_a_second_wish_is_urgent() -> None:
     assert (flag.reason(), flag.urgent()) == ("SIGTERM", False)
     flag.cancel("SIGINT")
     assert (flag.reason(), flag.urgent()) == ("SIGTERM", True)
+
+
+def test_whoever_waits_beats() -> None:
+    """A wait of a minute in short steps beats about once a second; the steps are passed on."""
+    beats: list[float] = []
+    inner = FakeClock()
+    clock = BeatingClock(inner, lambda: beats.append(inner.now()))
+    while clock.now() < 60.0:
+        clock.sleep(0.2)
+    assert 50 <= len(beats) <= 60
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (OSError(errno.EAGAIN, "Resource temporarily unavailable"), "ulimit -u"),
+        (OSError(errno.ENOSPC, "No space left on device", "/f"), "/f: No space left on device; make room"),
+        (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"),
+        (OSError(errno.EIO, "Input/output error"), "look at the machine"),
+        (RuntimeError("can't start new thread"), "ulimit -u"),
+        (MemoryError(), "out of memory"),
+    ],
+)
+def test_what_the_machine_refuses_stops_the_night(error: BaseException, remedy: str) -> None:
+    """With its remedy, never with a traceback."""
+    with pytest.raises(NightStopped, match=re.escape(remedy)), host_refusals():
+        raise error
+
+
+def test_a_bug_is_not_the_machines_fault() -> None:
+    """Other errors pass as they are."""
+    with pytest.raises(RuntimeError, match="a bug"), host_refusals():
+        raise RuntimeError("a bug")
