@@ -14,7 +14,7 @@ from autotune.sim.settings import SimSettings
 from autotune.sim.virtual import VirtualLoad, _ClosedLoop
 from autotune.values import ParamValue
 
-GROUPS = 40
+GROUPS = 24
 SHORTEST, LONGEST = 0.5, 1.5
 # Lengths are taken in turn from an even spread with a step that is coprime to it: a mixture without chance.
 SPREAD, STRIDE = 41, 17
