@@ -18,7 +18,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from autotune.values import Value
-from benchmarks.search.methods import ABLATIONS, METHODS
+from benchmarks.search.methods import ABLATIONS, METHODS, ON_REQUEST
 from benchmarks.search.optimum import optimum
 from benchmarks.search.report import Run, report
 from benchmarks.search.score import MARGIN
@@ -77,7 +77,7 @@ def run_job(work: tuple[Job, float]) -> list[Curve]:
     """The curves of a job, one for each seed."""
     job, best = work
     surface = surface_of(job.surface)
-    make: Callable[[Task], Method] = {**METHODS, **ABLATIONS}[job.method]
+    make: Callable[[Task], Method] = {**METHODS, **ABLATIONS, **ON_REQUEST}[job.method]
     return [
         run_study(
             make,
@@ -130,23 +130,27 @@ def main() -> int:
         "--development", action="store_true", help="random settings that are not held out, printed only"
     )
     parser.add_argument("--methods", default="", help="comma-separated parts of names, printed only")
+    parser.add_argument("--settings", type=int, default=0, help="random settings that are used")
     parser.add_argument("--ablations", action="store_true", help="with the sampler's parts taken out one by one")
-    parser.add_argument("--extra", default="", help="a folder to look for torch and cmaes in")
     args = parser.parse_args()
     began = time.monotonic()
     plan = QUICK if args.quick else Plan()
     if args.seeds:
         plan = msgspec.structs.replace(plan, seeds=args.seeds)
+    if args.settings:
+        plan = msgspec.structs.replace(plan, kept=args.settings)
+    if args.ablations:
+        plan = msgspec.structs.replace(plan, noises=(0.05,))
     if args.development:
         plan = msgspec.structs.replace(plan, first_setting=0)
-    names = [*METHODS, *(ABLATIONS if args.ablations else ())]
+    names = ["autotune", *ABLATIONS] if args.ablations else list(METHODS)
     if args.methods:
-        names = [n for n in names if any(part in n for part in args.methods.split(","))]
+        names = [n for n in (*METHODS, *ABLATIONS, *ON_REQUEST) if any(part in n for part in args.methods.split(","))]
     runs = run(plan, names, args.workers)
     text = report(runs, plan.restarts)
     print(text)
     print(f"\n{sum(len(r.curves) for r in runs)} studies in {time.monotonic() - began:.0f} s", file=sys.stderr)
-    if not (args.quick or args.development or args.methods):
+    if not (args.quick or args.development or args.methods or args.ablations):
         before, _, rest = TABLE.read_text().partition(BEGIN)
         TABLE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}")
     return 0

@@ -10,7 +10,7 @@ from autotune.search.region import Axis, Point
 from benchmarks.search.surfaces import Surface
 
 RANDOM_POINTS = 100
-CLIMBS = 2
+CLIMBS = 3
 REACHES = (0.15, 0.05, 0.02)
 AROUND = 6
 
@@ -42,8 +42,8 @@ def _steps(axes: tuple[Axis, ...], point: Point, reach: float, chance: random.Ra
 
 
 def _corners(axes: tuple[Axis, ...]) -> Iterator[Point]:
-    """Three levels each of the first four axes, the others in the middle."""
-    for levels in itertools.product((0.3, 0.7, 1.0), repeat=min(4, len(axes))):
+    """Four levels each of the first four axes, the others in the middle."""
+    for levels in itertools.product((0.0, 0.4, 0.75, 1.0), repeat=min(4, len(axes))):
         padded = (*levels, *(0.5,) * (len(axes) - len(levels)))
         yield {axis.name: axis.at(u) for axis, u in zip(axes, padded, strict=True)}
 

@@ -67,5 +67,7 @@ OPTUNA: dict[str, Callable[[Task], Method]] = {
 }
 if importlib.util.find_spec("cmaes"):
     OPTUNA["Optuna CMA-ES"] = _peer(lambda seed: CmaEsSampler(seed=seed, warn_independent_sampling=False))
+# Seconds per suggestion: run only where it is asked for by name.
+SLOW: dict[str, Callable[[Task], Method]] = {}
 if importlib.util.find_spec("torch"):
-    OPTUNA["Optuna GPSampler"] = _peer(lambda seed: GPSampler(seed=seed, deterministic_objective=False))
+    SLOW["Optuna GPSampler"] = _peer(lambda seed: GPSampler(seed=seed, deterministic_objective=False))
