@@ -22,10 +22,10 @@ RERUN_RATIO = 1.4
 """Repeats of one measurement on one server agree within about 20 %; cached or cold runs differ twofold and more."""
 
 _FIGURE = re.compile(r"^(?:run \d+: ?)?#? ?([A-Z][\w /().%-]{3,60}?):\s+(-?[\d,.]+|nan|inf)\b")
-_THROUGHPUT = re.compile(r"Output token throughput \(tok/s\):\s+([\d.]+)")
-_EXPECTED = re.compile(r"\bnum[_-]prompts[=: ]+(\d+)")
-_HIT_RATE = re.compile(r"[Cc]ache hit rate: ([\d.]+) ?%")
-_CACHED = re.compile(r"#new-token: (\d+), #cached-token: (\d+)")
+_THROUGHPUT = re.compile(r"Output token throughput \(tok/s\):\s+(\d+(?:\.\d+)?)")
+_EXPECTED = re.compile(r"\bnum[_-]prompts[=: ]+(\d{1,18})\b")
+_HIT_RATE = re.compile(r"[Cc]ache hit rate: (\d+(?:\.\d+)?) ?%")
+_CACHED = re.compile(r"#new-token: (\d{1,18}), #cached-token: (\d{1,18})\b")
 _SHARED_ON_PURPOSE = re.compile(r"shared-prefix|prefix_repetition|multi-?turn|sharegpt|generated-shared", re.IGNORECASE)
 _BROKEN = re.compile(
     r"All requests failed|Warmup failed|Initial test run failed|index -1 is out of bounds|Never received a valid chunk"
@@ -35,7 +35,7 @@ _BROKEN = re.compile(
 )
 
 
-_ROW = re.compile(r'"(\w+)": (-?\d+(?:\.\d+)?)\b')
+_ROW = re.compile(r'"(\w+)": (-?\d{1,18}(?:\.\d+)?)\b')
 _ROW_NAMES = {
     "completed": "successful requests",
     "failed": "failed requests",

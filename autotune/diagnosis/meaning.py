@@ -16,7 +16,7 @@ _ARGUMENT_ERRORS = frozenset(
 )
 _SURROUNDINGS = frozenset({"OSError", "FileNotFoundError", "PermissionError", "ImportError", "ModuleNotFoundError"})
 _NAME = re.compile(r"--?([a-z][\w-]{2,60})|\b([a-z]+(?:_[a-z\d]+)+)\b")
-_GIB = r"([\d.]+) (GiB|MiB)"
+_GIB = r"(\d+(?:\.\d+)?) (GiB|MiB)"
 _TAKEN = re.compile(rf"total capacity of {_GIB} of which {_GIB} is free")
 _OURS = re.compile(rf"{_GIB} is allocated by PyTorch.{{0,200}}?{_GIB} is reserved")
 

@@ -14,7 +14,7 @@ _RANK = re.compile(r"\bDP(\d+)\b")
 _CAPTURE = re.compile(
     r"Capture (?:target )?(?:decode )?cuda graph (?:begin\.|bs).*?\[(\d+(?:, *\d+)*)\]", re.IGNORECASE
 )
-_AVAILABLE = re.compile(r"available_gpu_mem=([\d.]+) GB")
+_AVAILABLE = re.compile(r"available_gpu_mem=(\d+(?:\.\d+)?) GB")
 _PREFILL = re.compile(r"Prefill batch.*?#new-token: (\d+).*?#cached-token: (\d+)")
 _RETRACTED = re.compile(r"#retracted_reqs: (\d+)")
 _REDUCED = re.compile(

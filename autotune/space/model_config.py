@@ -159,7 +159,7 @@ def _experts(read: _Reader, layers: int) -> dict[str, Any]:
         return {}
     shared_size = read.number(*_SHARED_SIZE)
     expert_size = read.number(*_MOE_SIZE) or read.number(*_DENSE_SIZE)
-    shared = read.number(*_SHARED) or int(shared_size > 0 or read.raw("model_type") in _IMPLICIT_SHARED)
+    shared = read.number(*_SHARED) or int(shared_size > 0 or str(read.raw("model_type")) in _IMPLICIT_SHARED)
     return {
         "experts": experts,
         "top_k": read.need(*_TOP_K),
@@ -202,7 +202,8 @@ def _places(config: Config) -> Iterator[Config]:
 def _largest(value: Any) -> int:
     if isinstance(value, list):
         return max((_largest(item) for item in value), default=0)
-    return int(value) if isinstance(value, int | float) else 0
+    # A size beyond 2**53, or one that is no number at all, is damage.
+    return int(value) if isinstance(value, int | float) and abs(value) < 2**53 else 0
 
 
 def _largest_block(blocks: Any) -> int:

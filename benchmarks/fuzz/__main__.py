@@ -23,7 +23,7 @@ SLOWEST_S = 20.0
 CASES = {
     "study file, text": 3000,
     "study file, values": 3000,
-    "search space": 14000,
+    "search space": 8000,
     "server log": 3000,
     "server_info, SGLang": 6000,
     "server_info, vLLM": 12000,

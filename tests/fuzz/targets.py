@@ -16,7 +16,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from autotune.brief import known_names
-from autotune.diagnosis.case import Facts
+from autotune.diagnosis import PHASES
+from autotune.diagnosis.case import Facts, Phase
 from autotune.diagnosis.diagnose import diagnose
 from autotune.engines import engine
 from autotune.errors import InputError
@@ -118,9 +119,9 @@ def space_text(how: Mutation) -> None:
         parse_space(mutated(SPACES, how), "fuzz.toml")
 
 
-def server_log(how: Mutation, alive: bool, code: int | None) -> None:
+def server_log(how: Mutation, phase: Phase, alive: bool, code: int | None) -> None:
     text = mutated(LOGS, how)
-    found = diagnose(text, Facts(engine="sglang", phase="startup", alive=alive, exit_code=code))
+    found = diagnose(text, Facts(engine="sglang", phase=phase, alive=alive, exit_code=code))
     assert found.kind
 
 
@@ -249,7 +250,7 @@ TARGETS: dict[str, tuple[Callable[..., None], tuple[st.SearchStrategy[Any], ...]
     "study file, text": (study_text, (mutations,)),
     "study file, values": (study_tree, (st.sampled_from([*SECTIONS, "x"]), st.text(max_size=20), json_values)),
     "search space": (space_text, (mutations,)),
-    "server log": (server_log, (mutations, st.booleans(), codes)),
+    "server log": (server_log, (mutations, st.sampled_from(PHASES), st.booleans(), codes)),
     "server_info, SGLang": (server_info, (st.just("sglang"), info_values, mutations, statuses)),
     "server_info, vLLM": (server_info, (st.just("vllm"), info_values, mutations, statuses)),
     "server_info, command": (server_info, (st.just("command"), info_values, mutations, statuses)),
