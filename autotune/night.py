@@ -101,10 +101,11 @@ def gpu_of(study: Study) -> GpuProbe:
     return FileGpu(Path(pretended)) if pretended else find_gpu({**os.environ, **study.engine.env})
 
 
-def resolve(brief: Brief, *, force: bool = False) -> Brief:
+def resolve(brief: Brief, *, force: bool = False, reading: bool = False) -> Brief:
     """The brief under the name whose folder fits it: the study's own, or one that ``--force`` began (name-2, ...).
 
-    Raises InputError naming the differences where folders exist and none fits; ``force`` takes a fresh name.
+    Raises InputError naming the differences where folders exist and none fits; ``force`` takes a fresh name, and
+    ``reading`` the folder that was begun last, since looking at a study changes nothing.
     """
     wanted = fingerprint(brief.study, found_facts(brief))
     parent, name = brief.folder.root.parent, brief.study.name
@@ -121,6 +122,8 @@ def resolve(brief: Brief, *, force: bool = False) -> Brief:
         candidate = f"{name}-{number}"
     if not changed:
         return brief
+    if reading:
+        return _renamed(brief, name if number == 2 else f"{name}-{number - 1}")
     if not force:
         raise InputError(
             f"{brief.path.name}: the study has changed since its first night: {'; '.join(changed)}. "

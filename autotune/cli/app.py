@@ -111,7 +111,7 @@ def _night(brief: Brief, json: bool) -> None:
 @app.command()
 def status(study: StudyFile, json: Json = False) -> None:
     """How a study stands: trials, best so far, gain over the baseline, who works on it."""
-    seen = overview(resolve(read_brief(study)))
+    seen = overview(resolve(read_brief(study), reading=True))
     typer.echo(msgspec.json.encode(seen).decode() if json else status_text(seen))
 
 
@@ -137,7 +137,7 @@ def export(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Where to write it.")] = None,
 ) -> None:
     """Write the best measured configuration as a launch script."""
-    path = export_best(resolve(read_brief(study)), output)
+    path = export_best(resolve(read_brief(study), reading=True), output)
     if path is None:
         raise InputError(f"{study}: nothing is measured yet; run `autotune tune {study}` first")
     typer.echo(str(path))

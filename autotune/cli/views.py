@@ -36,7 +36,7 @@ def report(
     from autotune.report.text import summary
     from autotune.reporting import as_json, default_page, gather, write_page
 
-    brief = resolve(read_brief(study))
+    brief = resolve(read_brief(study), reading=True)
     if not brief.folder.exists:
         raise InputError(f"{study}: nothing to report in {brief.folder.root}; run `autotune tune {study}` first")
     target = html or default_page(brief)
@@ -60,4 +60,4 @@ def watch(
     every: Annotated[float, typer.Option(min=0.2, help="Seconds between two looks.")] = 1.0,
 ) -> None:
     """Follow a night from another terminal. Reads only; Ctrl-C ends the view, not the night."""
-    follow(resolve(read_brief(study)), once=once, every_s=every)
+    follow(resolve(read_brief(study), reading=True), once=once, every_s=every)

@@ -75,7 +75,8 @@ class Workload(Value, frozen=True, kw_only=True):
     ``arrival`` "closed" keeps ``concurrency`` requests in flight; "open" sends ``request_rate`` per second
     (Poisson) and never more than ``concurrency`` at once where that is set.
     A load ends when the relative half-width of the 95 % interval of the objective is at most ``precision``,
-    not before ``min_s`` and not after ``max_s`` seconds of steady window; warm-up comes before, at most ``warmup_max_s``.
+    not before ``min_s`` and not after ``max_s`` seconds of steady window; warm-up comes before, at most
+    ``warmup_max_s``.
     A load is refused when more than ``failed_limit`` of its requests failed, or other programs used more than
     ``host_busy_limit`` of the host's processors (a share of all of them; 1 never refuses).
     """

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from autotune.study.file import Study
+from autotune.study.file import EngineSpec, Study
 from autotune.values import Value
 
 # Settings of the tuner or of the way to the server; they change no measurement.
@@ -57,13 +57,20 @@ def flatten(tree: Any, prefix: str = "") -> list[tuple[str, Scalar]]:
 def differences(old: Mapping[str, Scalar], new: Mapping[str, Scalar]) -> list[str]:
     """What changed, one line a key: ``workload.output_tokens: 128 -> 256``. Empty: the study can go on.
 
-    A fact that could not be found, on either side, is not a difference.
+    A fact that could not be found, on either side, is not a difference; nor is a setting at its default that one of
+    the sides does not mention: a later version of autotune may have more settings.
     """
+    old, new = {**_defaults(), **old}, {**_defaults(), **new}
     return [
         f"{key}: {_show(old, key)} -> {_show(new, key)}"
         for key in sorted(old.keys() | new.keys())
         if _show(old, key) != _show(new, key) and not _unknown_fact(key, old, new)
     ]
+
+
+def _defaults() -> dict[str, Scalar]:
+    """Every setting that has a default, as ``fingerprint`` writes it."""
+    return fingerprint(Study(name="", engine=EngineSpec(command=[])))
 
 
 def _unknown_fact(key: str, old: Mapping[str, Scalar], new: Mapping[str, Scalar]) -> bool:

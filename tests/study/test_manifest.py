@@ -99,3 +99,12 @@ def test_flattened_trees_have_scalars_only(tree: dict[str, Any]) -> None:
     leaves = flatten(tree)
     assert len({key for key, _ in leaves}) == len(leaves)
     assert all(value is None or isinstance(value, bool | int | float | str) for _, value in leaves)
+
+
+def test_a_setting_that_is_newer_than_the_manifest_is_no_difference() -> None:
+    """A manifest without a key that is at its default today still fits; at another value it does not."""
+    study = Study(name="s", engine=EngineSpec(command=["serve"]))
+    now = fingerprint(study)
+    before = {key: value for key, value in now.items() if key != "workload.failed_limit"}
+    assert differences(before, now) == []
+    assert differences(before, {**now, "workload.failed_limit": 0.2}) == ["workload.failed_limit: 0.01 -> 0.2"]
