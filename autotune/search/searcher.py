@@ -19,13 +19,14 @@ from autotune.values import Config, Interrupted, Measured, ParamValue, TrialResu
 
 class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
     """What to try next, under which number. ``rerun_of`` is the trial that was cut off, if it is one again;
-    ``repeats`` the measured trial of which the search wants one more start, because that tells more than a new one.
+    ``repeat_of`` the measured trial of which the search wants one more start, because that tells more than a new one.
+    Run it as a trial like any other, so that it counts against the budget.
     """
 
     number: int
     config: Config
     rerun_of: int | None = None
-    repeats: int | None = None
+    repeat_of: int | None = None
 
 
 class Searcher:
@@ -111,7 +112,7 @@ class Searcher:
         found = propose(self._history, region, self._strategy)
         if found is None:
             return None
-        return Suggestion(number=self.next_number, config=found.config, repeats=found.repeat_of)
+        return Suggestion(number=self.next_number, config=found.config, repeat_of=found.repeat_of)
 
     def begin(self, number: int, config: Config, region: Region | None = None) -> None:
         """Show the trial as RUNNING. Before the bounds are known, as in the baseline, ``region`` is None."""

@@ -201,6 +201,6 @@ def _price(trials: Iterable[FrozenTrial]) -> Price:
     for trial in trials:
         seconds = _number((trial.user_attrs.get("timings") or {}).get("total_s"))
         if math.isfinite(seconds) and seconds > 0:
-            (failed if trial.state is TrialState.PRUNED else measured).append(seconds)
+            (failed if _value(trial) is None else measured).append(seconds)
     usual = sum(measured) / len(measured) if measured else 1.0
     return Price(measured_s=usual, failed_s=sum(failed) / len(failed) if failed else usual)
