@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import lru_cache
 from pathlib import Path
@@ -107,6 +107,7 @@ def run(plan: Plan, methods: Iterable[str], workers: int, named: bool = True) ->
             for m in methods
         ]
         curves = list(pool.map(run_job, work))
+    ceilings = {key: _ceiling(key, work, curves) for key in {job.surface for job, _ in work}}
     return [
         Run(
             method=job.method,
@@ -114,10 +115,16 @@ def run(plan: Plan, methods: Iterable[str], workers: int, named: bool = True) ->
             family=surface_of(job.surface).family,
             dims=len(surface_of(job.surface).region.bounds),
             noise=job.noise,
-            curves=tuple(found),
+            curves=tuple(curve.against(ceilings[job.surface]) for curve in found),
         )
         for (job, _), found in zip(work, curves, strict=True)
     ]
+
+
+def _ceiling(key: str | int, work: Sequence[tuple[Job, float]], curves: Sequence[list[Curve]]) -> float:
+    """How much better than the assumed optimum the best recommendation of any method was, at least 1."""
+    found = [c for (job, _), several in zip(work, curves, strict=True) if job.surface == key for c in several]
+    return max(1.0, *(1.0 - min(c.regret) for c in found))
 
 
 def main() -> int:
@@ -130,6 +137,7 @@ def main() -> int:
         "--development", action="store_true", help="random settings that are not held out, printed only"
     )
     parser.add_argument("--methods", default="", help="comma-separated parts of names, printed only")
+    parser.add_argument("--noise", type=float, default=0.0, help="this noise only")
     parser.add_argument("--settings", type=int, default=0, help="random settings that are used")
     parser.add_argument("--ablations", action="store_true", help="with the sampler's parts taken out one by one")
     args = parser.parse_args()
@@ -139,6 +147,8 @@ def main() -> int:
         plan = msgspec.structs.replace(plan, seeds=args.seeds)
     if args.settings:
         plan = msgspec.structs.replace(plan, kept=args.settings)
+    if args.noise:
+        plan = msgspec.structs.replace(plan, noises=(args.noise,))
     if args.ablations:
         plan = msgspec.structs.replace(plan, noises=(0.05,))
     if args.development:

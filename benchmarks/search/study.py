@@ -45,15 +45,9 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
     clock_s: tuple[float, ...]
     lost: tuple[bool, ...]
 
-    def starts_within(self, margin: float) -> int | None:
-        """Starts until the recommendation is within ``margin`` and stays there, None: never."""
-        good = None
-        for i, regret in enumerate(self.regret):
-            if regret > margin:
-                good = None
-            elif good is None:
-                good = i + 1
-        return good
+    def against(self, times: float) -> Curve:
+        """The same where the optimum is ``times`` as good as was assumed."""
+        return msgspec.structs.replace(self, regret=tuple(1.0 - (1.0 - r) / times for r in self.regret))
 
     def first_within(self, margin: float) -> int | None:
         """Starts until the recommendation is first within ``margin``, None: never."""
