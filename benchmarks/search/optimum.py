@@ -16,7 +16,7 @@ AROUND = 5
 
 
 def optimum(surface: Surface) -> float:
-    """The largest noise-free throughput found by a cheap search: corners and random points, then moves along each axis and pair."""
+    """The largest noise-free throughput of a cheap search: corners and random points, then moves about the best."""
     axes = surface.region.axes()
     chance = random.Random(f"optimum of {surface.name}")
     pool = [*_corners(axes), *({a.name: a.at(chance.random()) for a in axes} for _ in range(RANDOM_POINTS))]
