@@ -31,7 +31,7 @@ test-slow: .venv/.installed  ## the demo, killed at ten moments, and other tests
 	$(BIN)/pytest -m slow --timeout 900
 
 test-faults: .venv/.installed  ## the fault matrix: every fault at every stage, kills, signals, disks, locks
-	$(BIN)/pytest -n 2 -m faults tests/faults
+	$(BIN)/pytest -n 2 --dist worksteal -m faults tests/faults
 
 soak: .venv/.installed  ## 300 trials with random faults and kills of the tuner
 	$(BIN)/python -m benchmarks.soak

@@ -9,6 +9,7 @@ preparing, and what a stop takes beyond the server's own end. The part of the lo
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import subprocess
@@ -42,9 +43,11 @@ def night(folder: Path, trials: int, sampler: str) -> Records:
 def between(records: Records) -> list[float]:
     """Seconds per trial, from one settled trial to the next, outside start, load and stop of the server."""
     lines = [json.loads(line) for line in records.folder.events.read_text().splitlines()]
-    settled = [(line["number"], datetime.fromisoformat(line["at"])) for line in lines if line["type"] == "trial_settled"]
+    settled = [
+        (line["number"], datetime.fromisoformat(line["at"])) for line in lines if line["type"] == "trial_settled"
+    ]
     found = []
-    for (_, before), (number, after) in zip(settled, settled[1:], strict=False):
+    for (_, before), (number, after) in itertools.pairwise(settled):
         result = records.result(number)
         assert result is not None
         spent = result.timings.start_s + result.timings.load_s + result.timings.stop_s
