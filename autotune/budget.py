@@ -8,14 +8,25 @@ from autotune.values import Infeasible, Measured, Refused, TrialResult, Value
 
 RESERVE = 1.1
 """A trial is begun only where its expected time fits this many times into what is left."""
+STARTS_PER_TRIAL = 3
+"""A search that only repeats the baseline ends at this many starts for each trial of its budget."""
+
+
+def is_trial(result: TrialResult) -> bool:
+    """Whether it counts against the number of trials: all but further starts of the baseline."""
+    return result.repeat_of is None or bool(result.config.params)
 
 
 class Standing(Value, frozen=True, kw_only=True):
-    """How a night stands. ``trial_s`` is the expected time of one more trial, None before there is a measured one."""
+    """How a night stands. ``trial_s`` is the expected time of one more trial, None before there is a measured one.
+
+    ``settled`` leaves out further starts of the baseline, ``starts`` and ``spent_s`` count them.
+    """
 
     settled: int
     spent_s: float
     trial_s: float | None
+    starts: int = 0
 
     @classmethod
     def of(cls, results: Sequence[TrialResult]) -> Standing:
@@ -24,7 +35,12 @@ class Standing(Value, frozen=True, kw_only=True):
         # The first start of a night compiles and reads cold files: later ones are the better guide.
         recent = measured[1:][-5:] or measured
         expected = sum(recent) / len(recent) if recent else None
-        return cls(settled=len(results), spent_s=sum(r.timings.total_s for r in results), trial_s=expected)
+        return cls(
+            settled=sum(map(is_trial, results)),
+            spent_s=sum(r.timings.total_s for r in results),
+            trial_s=expected,
+            starts=len(results),
+        )
 
 
 def eta_s(standing: Standing, trials: int, starts_after: int = 0) -> float | None:
@@ -38,12 +54,26 @@ def why_stop(standing: Standing, trials: int, budget_s: float, reserve_s: float 
     """The reason to begin no further trial, or None. ``reserve_s`` is kept for confirmation and export."""
     if standing.settled >= trials:
         return f"all {trials} trials are settled"
+    if standing.starts >= STARTS_PER_TRIAL * trials:
+        return f"{standing.starts} starts were made for {standing.settled} of {trials} trials"
     left_s = budget_s - standing.spent_s - reserve_s
     if left_s <= 0:
         return f"the budget of {budget_s:.0f} s is used up"
     if standing.trial_s is not None and left_s < RESERVE * standing.trial_s:
         return f"{left_s:.0f} s are left of the budget and a trial takes about {standing.trial_s:.0f} s"
     return None
+
+
+def baseline_due(results: Sequence[TrialResult], every: int) -> bool:
+    """Whether ``every`` trials were settled since the last start of the baseline. 0: never."""
+    last = max((index for index, result in enumerate(results) if not result.config.params), default=None)
+    return every > 0 and last is not None and len(results) - 1 - last >= every
+
+
+def repeats_ahead(standing: Standing, trials: int, every: int) -> int:
+    """Further starts of the baseline until ``trials`` are settled; none is made after the last trial."""
+    ahead = trials - standing.settled
+    return max(0, ahead - 1) // every if every > 0 else 0
 
 
 def stuck(results: Sequence[TrialResult], limit: int) -> str | None:

@@ -12,6 +12,7 @@ import msgspec
 
 from autotune.budget import Standing
 from autotune.confirmation import Arm, Confirmation, ConfirmationPlan, latest_folder, walk
+from autotune.drifting import steadied
 from autotune.errors import InputError
 from autotune.events import Note, TrialSettled, TrialStarted
 from autotune.night import Night
@@ -24,7 +25,7 @@ from autotune.trial import Ticket, run_trial
 from autotune.values import Config, Infeasible, Interrupted, Measured, TrialResult
 from autotune.verdict.confirm import Rules, judge
 from autotune.verdict.fit import Start
-from autotune.verdict.noise import estimate_noise, group_trials
+from autotune.verdict.noise import group_trials
 from autotune.verdict.power import starts_needed
 from autotune.verdict.recommend import finalists as rank_finalists
 from autotune.verdict.schedule import BASELINE, Slot, plan_schedule
@@ -84,8 +85,8 @@ def _arms(night: Night, finalists: int) -> tuple[Arm, ...]:
     base = baseline_of(results)
     if base is None:
         raise InputError(f"{night.brief.path.name}: no baseline is measured; run `autotune tune` first")
-    tried = group_trials(keeping(results, night.brief.study.objective))
-    ranked = rank_finalists(tried, finalists, estimate_noise(tried), night.brief.study.objective.metric)
+    seen, objective = steadied(results), night.brief.study.objective
+    ranked = rank_finalists(group_trials(keeping(seen.results, objective)), finalists, seen.noise, objective.metric)
     chosen = [Arm(trial=r.tried.trials[0], config=Config(params=r.tried.params)) for r in ranked]
     return (Arm(trial=base.number, config=base.config), *chosen)
 
@@ -118,7 +119,7 @@ def _conclude(night: Night, folder: StudyFolder, plan: ConfirmationPlan) -> Conf
         for slot, r in done
         if isinstance(r.outcome, Measured) and str(slot.arm) not in dropped
     ]
-    noise = estimate_noise(group_trials(settled(night.records.results())))
+    noise = steadied(settled(night.records.results())).noise
     found = Confirmation(plan=plan, starts=tuple(starts), dropped=dropped)
     if {s.arm for s in starts} - {BASELINE} and str(BASELINE) not in dropped:
         judgement = judge(starts, metric=plan.metric, noise=noise, rules=Rules(planned=plan.schedule.blocks))

@@ -59,7 +59,7 @@ def overview(brief: Brief) -> Overview:
         study=brief.study.name,
         folder=str(brief.folder.root),
         metric=brief.study.objective.metric,
-        settled=len(counted),
+        settled=standing.settled,
         trials=brief.study.budget.trials,
         budget_s=parse_duration(brief.study.budget.wall_clock),
         spent_s=standing.spent_s,

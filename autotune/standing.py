@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from autotune.budget import is_trial
+from autotune.drifting import steadied
 from autotune.study.file import Objective
 from autotune.values import Interrupted, Measured, TrialResult
-from autotune.verdict.noise import estimate_noise, group_trials
+from autotune.verdict.noise import group_trials
 from autotune.verdict.objective import violations
 from autotune.verdict.recommend import rank
 
@@ -14,6 +16,11 @@ from autotune.verdict.recommend import rank
 def settled(results: Sequence[TrialResult]) -> list[TrialResult]:
     """Trials that count: everything but those that were cut off."""
     return [result for result in results if not isinstance(result.outcome, Interrupted)]
+
+
+def fresh(results: Sequence[TrialResult]) -> list[TrialResult]:
+    """Settled trials without further starts of the baseline: what counts against the number of trials."""
+    return [result for result in settled(results) if is_trial(result)]
 
 
 def baseline_of(results: Sequence[TrialResult]) -> TrialResult | None:
@@ -24,15 +31,14 @@ def baseline_of(results: Sequence[TrialResult]) -> TrialResult | None:
 def best_of(results: Sequence[TrialResult], objective: Objective) -> TrialResult | None:
     """The trial of the configuration with the best posterior score, among those that keep the objective's limits.
 
-    Not the best value seen: repeats are pooled, and a single high value is shrunk as far as the noise explains it.
+    Not the best value seen: repeats are pooled, a single high value is shrunk as far as the noise explains it, and
+    where the machine drifted values are compared with the baseline of their time.
     """
-    kept = keeping(results, objective)
-    tried = group_trials(kept)
-    ranked = rank(tried, estimate_noise(tried), objective.metric)
+    seen = steadied(results)
+    ranked = rank(group_trials(keeping(seen.results, objective)), seen.noise, objective.metric)
     if not ranked:
         return None
-    numbers = ranked[0].tried.trials
-    return next((r for r in kept if r.number in numbers), None)
+    return next((r for r in results if r.number in ranked[0].tried.trials), None)
 
 
 def keeping(results: Sequence[TrialResult], objective: Objective) -> list[TrialResult]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from autotune.budget import Standing, eta_s, stuck, why_stop
+from autotune.budget import Standing, baseline_due, eta_s, repeats_ahead, stuck, why_stop
 from autotune.confirm import confirm, reserve_s
 from autotune.confirmation import chosen_trial, read_confirmation
+from autotune.drifting import DriftRecord, record_of, steadied
 from autotune.errors import NightStopped
 from autotune.events import NightEnded, NightStarted, Note, TrialSettled, TrialStarted
 from autotune.exporting import export_best
 from autotune.night import Night
 from autotune.rig import now_text
-from autotune.standing import baseline_of, best_of, score_of, settled
-from autotune.study.record import Begun
+from autotune.search.region import Region
+from autotune.standing import baseline_of, best_of, fresh, score_of, settled
+from autotune.study.record import Begun, read_record, write_record
 from autotune.study.rules import parse_duration
 from autotune.trial import SLEPT, Ticket, run_trial
 from autotune.values import Config, Infeasible, Interrupted, Measured, Refused, TrialResult
@@ -37,7 +39,7 @@ def _greet(night: Night) -> None:
     night.rig.say(
         NightStarted(
             study=night.brief.study.name,
-            settled=len(settled(night.records.results())),
+            settled=len(fresh(night.records.results())),
             trials=budget.trials,
             budget_s=parse_duration(budget.wall_clock),
             folder=str(night.folder.root),
@@ -76,14 +78,40 @@ def _search(night: Night, baseline: TrialResult) -> str:
         standing = Standing.of(results)
         if reason := _cancelled(night) or why_stop(standing, budget.trials, budget_s, reserve_s(night)):
             return reason
-        if reason := stuck(results, budget.infeasible_in_a_row):
+        if reason := stuck(fresh(results), budget.infeasible_in_a_row):
             raise NightStopped(reason)
-        suggestion = night.searcher.ask(region)
-        if suggestion is None:
+        ticket = _next(night, baseline, region)
+        if ticket is None:
             return "every configuration inside the bounds is settled"
-        result = _run(night, Ticket(number=suggestion.number, config=suggestion.config))
+        result = _run(night, ticket)
         _check_interruptions(night)
-        _say_if_equal(night, result, results)
+        if ticket.config == BASELINE:
+            _look_for_drift(night)
+        elif ticket.repeat_of is None:
+            _say_if_equal(night, result, results)
+
+
+def _next(night: Night, baseline: TrialResult, region: Region) -> Ticket | None:
+    """The baseline where it is due, else what the search wants; None when that has nothing left."""
+    results = settled(night.records.results())
+    if baseline_due(results, night.brief.study.budget.baseline_every):
+        number = night.searcher.next_number
+        return Ticket(number=number, config=BASELINE, role="repeat", repeat_of=baseline.number)
+    wanted = night.searcher.ask(region)
+    if wanted is None:
+        return None
+    role = "search" if wanted.repeat_of is None else "repeat"
+    return Ticket(number=wanted.number, config=wanted.config, role=role, repeat_of=wanted.repeat_of)
+
+
+def _look_for_drift(night: Night) -> None:
+    """Write down what the baseline's starts say by now, and say so when that has changed."""
+    found = record_of(steadied(settled(night.records.results())))
+    path = night.folder.drift
+    before = read_record(path, DriftRecord)
+    write_record(path, found)
+    if found.corrected != (before is not None and before.corrected):
+        night.rig.say(Note(text=found.sentence, level="warning" if found.corrected else "info"))
 
 
 def _confirm(night: Night) -> None:
@@ -100,14 +128,15 @@ def _run(night: Night, ticket: Ticket) -> TrialResult:
     )
     night.searcher.begin(ticket.number, ticket.config, night.region())
     budget = night.brief.study.budget
-    eta = eta_s(Standing.of(settled(night.records.results())), budget.trials)
+    standing = Standing.of(settled(night.records.results()))
+    eta = eta_s(standing, budget.trials, repeats_ahead(standing, budget.trials, budget.baseline_every))
     night.rig.say(TrialStarted(number=ticket.number, role=ticket.role, config=ticket.config, eta_s=eta))
     before = best_of(night.records.results(), night.brief.study.objective)
     result = night.records.settle(run_trial(night.rig, ticket))
     night.searcher.tell(result, night.region())
     if night.searcher.trouble:
         night.rig.say(Note(text=f"storage: {night.searcher.trouble}; the records are kept", level="warning"))
-    _announce(night, result)
+    _announce(night, result, ticket.role)
     after = best_of(night.records.results(), night.brief.study.objective)
     if after is not None and (before is None or after.number != before.number):
         export_best(night.brief)
@@ -123,13 +152,14 @@ def _check_interruptions(night: Night) -> None:
         )
 
 
-def _announce(night: Night, result: TrialResult) -> None:
+def _announce(night: Night, result: TrialResult, role: str) -> None:
     results = night.records.results()
     best = best_of(results, night.brief.study.objective)
     base = baseline_of(results)
     night.rig.say(
         TrialSettled(
             number=result.number,
+            role=role,
             config=result.config,
             outcome=result.outcome,
             timings=result.timings,
@@ -174,7 +204,7 @@ def _farewell(night: Night, reason: str) -> NightEnded:
     return NightEnded(
         reason=reason,
         confirmed=confirmation.sentence if confirmation else "",
-        settled=len(settled(results)),
+        settled=len(fresh(results)),
         best_number=best.number if best else None,
         script=str(script) if script else None,
     )

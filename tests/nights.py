@@ -26,8 +26,10 @@ from autotune.study.folder import StudyFolder
 from autotune.study.record import Begun, Records
 from autotune.values import (
     Config,
+    Diagnosis,
     Effective,
     Estimate,
+    Infeasible,
     Measured,
     Measurement,
     Outcome,
@@ -38,6 +40,7 @@ from autotune.values import (
 
 ROOT = Path(__file__).parent.parent
 LIMIT_S = 120.0
+OOM = Infeasible(diagnosis=Diagnosis(kind="oom_runtime", action="prune", evidence=("CUDA out of memory",)))
 BRAND = "AUTOTUNE_TEST_NIGHT"
 
 # A machine that is busy with other tests must not refuse a measurement.
@@ -79,6 +82,7 @@ precision = 0.5
 trials = {trials}
 wall_clock = "30m"
 confirm_starts = {confirm}
+baseline_every = {baseline_every}
 [timeouts]
 start_s = 60
 start_silence_s = {silence_s}
@@ -100,6 +104,7 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     workload: str = ""
     trials: int = 3
     confirm: int = 0
+    baseline_every: int = 0
     silence_s: float = 30.0
     stall_s: float = 20.0
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent / "autotune"
 LAYERS = (
     {"errors", "values", "events", "__init__"},
     {"space", "diagnosis", "verdict", "export", "engines", "study"},
-    {"budget", "standing"},
+    {"budget", "standing", "drifting"},
     {"server", "load", "search", "sim", "report"},
     {
         "brief",

@@ -114,12 +114,15 @@ class Budget(Value, frozen=True, kw_only=True):
     """``wall_clock`` is written as 90s, 45m, 8h or 1d; a night ends at whichever comes first.
 
     ``confirm_starts`` are the fresh starts a side of the confirmation that ends the night, inside its time; 0: none.
+    ``baseline_every`` settled trials the baseline is measured again, to see whether the machine drifts; 0: never. It
+    takes time, and does not count as a trial.
     """
 
     trials: int = 20
     wall_clock: str = "8h"
     infeasible_in_a_row: int = 6
     confirm_starts: int = 3
+    baseline_every: int = 6
 
 
 class Timeouts(Value, frozen=True, kw_only=True):

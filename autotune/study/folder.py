@@ -90,6 +90,11 @@ class StudyFolder(msgspec.Struct, frozen=True):
         return self.root / "baseline.json"
 
     @property
+    def drift(self) -> Path:
+        """What the baseline's starts say of the machine."""
+        return self.root / "drift.json"
+
+    @property
     def events(self) -> Path:
         return self.root / "events.jsonl"
 

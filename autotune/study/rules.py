@@ -226,6 +226,7 @@ SPANS = (
     Span(key="budget.trials", low=1, high=1_000_000),
     Span(key="budget.infeasible_in_a_row", low=1),
     Span(key="budget.confirm_starts", low=0, high=1000),
+    Span(key="budget.baseline_every", low=0, high=1_000_000),
     Span(key="timeouts.start_s", low=0, above_low=True),
     Span(key="timeouts.start_silence_s", low=0, above_low=True),
     Span(key="timeouts.stop_s", low=0, above_low=True),
