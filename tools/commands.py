@@ -19,8 +19,8 @@ study file, or the name of a shipped one. Exit codes are in the [README](../READ
 TAIL = """## autotune sim
 
 A simulated inference server, with SGLang's routes, flags and log lines. It is no night's command: a study names it in
-`engine.command`, as `studies/demo.toml` does. Beside SGLang's own flags it takes `--sim-profile`, faults and times;
-`autotune sim --help` lists them.
+`engine.command`, as `studies/demo.toml` does. Beside SGLang's own flags it takes `--sim-...` ones for the machine, its
+speed and noise, and faults; `autotune sim --sim-help` lists them.
 """
 
 
