@@ -6,11 +6,10 @@ an interruption the same starts that are missing are made.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
 from autotune.budget import Standing
+from autotune.concluding import conclude
 from autotune.confirmation import Arm, Confirmation, ConfirmationPlan, latest_folder, walk
 from autotune.drifting import steadied
 from autotune.errors import InputError
@@ -22,17 +21,14 @@ from autotune.study.folder import StudyFolder, fresh_name
 from autotune.study.record import Begun, Records, read_record, write_record
 from autotune.study.rules import parse_duration
 from autotune.trial import Ticket, run_trial
-from autotune.values import Config, Infeasible, Interrupted, Measured, TrialResult
-from autotune.verdict.confirm import Rules, judge
-from autotune.verdict.fit import Start
+from autotune.values import Config, Interrupted, TrialResult
 from autotune.verdict.noise import group_trials
-from autotune.verdict.power import starts_needed
 from autotune.verdict.recommend import finalists as rank_finalists
-from autotune.verdict.schedule import BASELINE, Slot, plan_schedule
+from autotune.verdict.schedule import Slot, plan_schedule
 
 PROMPTS = 1
 FEWEST_BLOCKS = 2
-CLAIMED_GAIN = 0.10
+FEWEST_ARMS = 2
 
 
 def confirm(night: Night, *, blocks: int, finalists: int = 1, anew: bool = False) -> Confirmation | None:
@@ -61,7 +57,7 @@ def _begin(night: Night, blocks: int, finalists: int, anew: bool) -> tuple[Study
     if latest and plan and not anew and not _stale(night, plan, finalists):
         return latest, plan
     arms = _arms(night, finalists)
-    if len(arms) < FEWEST_BLOCKS:
+    if len(arms) < FEWEST_ARMS:
         night.rig.say(Note(text="confirmation: no configuration beside the baseline is measured"))
         return None
     seed = night.brief.study.seed + len(night.records.numbers())
@@ -113,42 +109,11 @@ def _run_slot(rig: Rig, plan: ConfirmationPlan, slot: Slot) -> TrialResult:
 
 def _conclude(night: Night, folder: StudyFolder, plan: ConfirmationPlan) -> Confirmation:
     done, _ = walk(plan, Records(folder).results())
-    dropped = _dropped(plan, done)
-    starts = [
-        Start(arm=slot.arm, block=slot.block, value=r.outcome.score.value, stderr=r.outcome.score.stderr)
-        for slot, r in done
-        if isinstance(r.outcome, Measured) and str(slot.arm) not in dropped
-    ]
     noise = steadied(settled(night.records.results())).noise
-    found = Confirmation(plan=plan, starts=tuple(starts), dropped=dropped)
-    if {s.arm for s in starts} - {BASELINE} and str(BASELINE) not in dropped:
-        judgement = judge(starts, metric=plan.metric, noise=noise, rules=Rules(planned=plan.schedule.blocks))
-        found = msgspec.structs.replace(
-            found,
-            judgement=judgement,
-            sentence=str(judgement.headline),
-            chosen=judgement.winner,
-            needed_starts=starts_needed(CLAIMED_GAIN, noise=judgement.noise),
-        )
-    else:
-        found = msgspec.structs.replace(found, sentence="nothing can be said: too few starts were measured")
+    found = conclude(plan, done, night.brief.study.objective, noise)
     write_record(folder.root / "confirmation.json", found)
     night.rig.say(Note(text=f"confirmation: {found.sentence}"))
     return found
-
-
-def _dropped(plan: ConfirmationPlan, done: Sequence[tuple[Slot, TrialResult]]) -> dict[str, str]:
-    """Arms without two measured starts, or with one that could not be served at all, and why."""
-    reasons: dict[str, str] = {}
-    for index in range(len(plan.arms)):
-        mine = [result.outcome for slot, result in done if slot.arm == index]
-        bad = next((o.diagnosis.kind for o in mine if isinstance(o, Infeasible)), None)
-        measured = sum(isinstance(o, Measured) for o in mine)
-        if bad and index != BASELINE:
-            reasons[str(index)] = f"{bad} in the confirmation"
-        elif measured < FEWEST_BLOCKS:
-            reasons[str(index)] = f"{measured} measured starts"
-    return reasons
 
 
 def reserve_s(night: Night) -> float:

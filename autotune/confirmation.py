@@ -8,10 +8,14 @@ from autotune.standing import baseline_of, best_of
 from autotune.study.file import Objective
 from autotune.study.folder import StudyFolder
 from autotune.study.record import read_record
-from autotune.values import Config, Infeasible, Interrupted, TrialResult, Value
-from autotune.verdict.confirm import Judgement
+from autotune.values import Config, Infeasible, Interrupted, Measured, TrialResult, Value
+from autotune.verdict.confirm import Judgement, Verdict
 from autotune.verdict.fit import Start
+from autotune.verdict.limits import LimitCheck
 from autotune.verdict.schedule import BASELINE, Schedule, Slot
+
+CLAIMED_GAIN = 0.10
+"""``needed_starts`` is for a difference of this size."""
 
 
 class Arm(Value, frozen=True, kw_only=True):
@@ -33,7 +37,8 @@ class Confirmation(Value, frozen=True, kw_only=True):
     """``confirmation.json``. ``sentence`` is the verdict in words; ``chosen`` the arm to use.
 
     ``judgement`` is None while too few starts are measured. ``needed_starts`` is how many a side would resolve a
-    difference of ``CLAIMED_GAIN`` at the noise that was seen.
+    difference of ``CLAIMED_GAIN`` at the noise that was seen. ``dropped`` says of an arm why it is out of the question;
+    ``unfit`` are those among them that could not be served or do not hold the objective's ``limits`` with confidence.
     """
 
     plan: ConfirmationPlan
@@ -43,6 +48,16 @@ class Confirmation(Value, frozen=True, kw_only=True):
     sentence: str = ""
     chosen: int = BASELINE
     needed_starts: int | None = None
+    unfit: tuple[int, ...] = ()
+    limits: dict[str, tuple[LimitCheck, ...]] = {}
+
+    @property
+    def headline(self) -> Verdict | None:
+        """The winner's verdict, else that of the first finalist that can be used; None where none can."""
+        if self.judgement is None:
+            return None
+        usable = [v for v in self.judgement.verdicts if v.arm not in self.unfit]
+        return next((v for v in usable if v.arm == self.chosen), next(iter(usable), None))
 
 
 def latest_folder(folder: StudyFolder) -> StudyFolder | None:
@@ -80,15 +95,29 @@ def walk(plan: ConfirmationPlan, results: Sequence[TrialResult]) -> tuple[list[t
 def chosen_trial(
     results: Sequence[TrialResult], objective: Objective, confirmation: Confirmation | None
 ) -> TrialResult | None:
-    """The search's trial to use: the confirmed winner; the baseline where a finalist proved worse; else the best.
+    """The search's trial to use: the confirmed winner; the baseline where the finalists proved worse or unfit; else
+    the best.
 
     A finalist without a reliable difference stays the best guess, and what is exported says so.
     """
-    if confirmation is None or confirmation.judgement is None:
+    if confirmation is None:
         return best_of(results, objective)
     if confirmation.chosen != BASELINE:
         wanted = confirmation.plan.arms[confirmation.chosen].trial
         return next((r for r in results if r.number == wanted), None)
-    if confirmation.judgement.headline.kind == "worse":
+    headline = confirmation.headline
+    finalists = range(1, len(confirmation.plan.arms))
+    if (headline and headline.kind == "worse") or all(arm in confirmation.unfit for arm in finalists):
         return baseline_of(results)
-    return best_of(results, objective)
+    return best_of(_fit(results, confirmation), objective)
+
+
+def _fit(results: Sequence[TrialResult], confirmation: Confirmation) -> list[TrialResult]:
+    """Without the trials of configurations that proved unfit, and of those that were in force the same."""
+    gone = {confirmation.plan.arms[arm].config.key() for arm in confirmation.unfit}
+    same = {_in_force(r) for r in results if r.config.key() in gone} - {""}
+    return [r for r in results if r.config.key() not in gone and _in_force(r) not in same]
+
+
+def _in_force(result: TrialResult) -> str:
+    return result.outcome.effective.key() if isinstance(result.outcome, Measured) else ""

@@ -88,6 +88,7 @@ def _spec(rig: Rig, load: Load, server: RunningServer) -> LoadSpec:
         api_key=os.environ.get(key, "") if key else "",
         model=server.plan.model_name,
         metric=rig.study.objective.metric,
+        slo=rig.study.objective.constraints,
         request_timeout_s=rig.study.timeouts.request_s,
     )
 

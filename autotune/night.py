@@ -38,7 +38,7 @@ from autotune.study.lock import study_lock
 from autotune.study.manifest import Manifest, differences, fingerprint
 from autotune.study.record import Records, read_record, write_record
 from autotune.values import Effective, Value
-from autotune.verdict.objective import metric_of
+from autotune.verdict.objective import binding_limits, metric_of
 
 SPARE_DESCRIPTORS = 256
 OCCUPIED_SHARE = 0.05
@@ -243,7 +243,7 @@ def strategy(study: Study) -> Strategy:
         seed=study.seed,
         startup_trials=study.search.startup_trials,
         direction=direction,
-        limits=study.objective.constraints,
+        limits=binding_limits(study.objective),
     )
 
 

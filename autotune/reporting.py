@@ -84,7 +84,7 @@ def _confirmed(brief: Brief) -> Confirmed | None:
         return None
     return Confirmed(
         sentence=found.sentence,
-        judgement=found.judgement,
+        judgement=found.judgement if found.headline else None,
         arms=tuple(arm.config for arm in found.plan.arms),
         starts=found.starts,
         trials=tuple(Records(folder).results()),

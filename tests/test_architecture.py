@@ -23,6 +23,7 @@ LAYERS = (
         "surroundings",
         "loading",
         "confirmation",
+        "concluding",
         "trial",
         "planning",
         "exporting",

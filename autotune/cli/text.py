@@ -97,6 +97,6 @@ def confirmation_text(found: Confirmation) -> str:
         lines.append(f"{'baseline' if index == 0 else f'trial {arm.trial}'}: {params_text(arm.config)}")
         lines.append(f"  {found.plan.metric}: {values or 'no measured start'}{why}")
     lines.append(f"verdict: {found.sentence}")
-    if found.judgement and found.judgement.headline.kind == "no difference" and found.needed_starts:
+    if found.headline and found.headline.kind == "no difference" and found.needed_starts:
         lines.append(f"  {found.needed_starts} starts a side would find a gain of 10 % at this noise nine times in ten")
     return "\n".join(lines)

@@ -17,6 +17,7 @@ from autotune.load.sample import Bools, Sample, Window, batch_edges
 from autotune.load.stats import from_batches, mean_estimate
 from autotune.load.timeline import Floats, step_counts
 from autotune.values import Estimate
+from autotune.verdict.objective import PER_REQUEST
 
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
 THROUGHPUTS = (
@@ -27,7 +28,6 @@ THROUGHPUTS = (
     "goodput_req_s",
 )
 LATENCIES = ("ttft", "tpot", "itl", "e2e")
-SLO_KINDS = ("ttft", "tpot", "e2e")
 
 
 def slo_limits(constraints: dict[str, float]) -> dict[str, float]:
@@ -35,7 +35,7 @@ def slo_limits(constraints: dict[str, float]) -> dict[str, float]:
     limits: dict[str, float] = {}
     for name, limit in constraints.items():
         kind = name.split("_")[0]
-        if kind in SLO_KINDS:
+        if kind in PER_REQUEST:
             limits[kind] = min(limit, limits.get(kind, math.inf))
     return limits
 

@@ -103,7 +103,8 @@ class Workload(Value, frozen=True, kw_only=True):
 class Objective(Value, frozen=True, kw_only=True):
     """``metric`` names a figure of the steady window; throughputs are maximised, latencies minimised.
 
-    ``constraints`` maps metric names to the largest value that the winner may have.
+    ``constraints`` maps metric names to the largest value (of throughputs: the smallest) that the winner may have.
+    ``goodput_req_s`` counts the requests that keep the constraints on TTFT, TPOT and E2E, each request by itself.
     """
 
     metric: str = "output_throughput_tok_s"

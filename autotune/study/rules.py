@@ -6,14 +6,14 @@ import difflib
 import re
 from collections.abc import Callable, Sequence
 
+from autotune.study.environment import is_name, looks_secret
 from autotune.study.file import ParameterOverride, Study
 from autotune.values import Value
 
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SECRET_NAME = re.compile(r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
+_STREAMED = ("ttft_", "tpot_", "itl_")
 _STORAGE = re.compile(r"[a-z][a-z0-9+_]*://.*", re.DOTALL)
 
 
@@ -75,7 +75,7 @@ def _engine(study: Study, known: Known) -> None:
     _no_literal_keys(engine.command)
     for name, value in engine.env.items():
         _env_name(f"engine.env.{name}", name)
-        if value and _SECRET_NAME.search(name):
+        if value and looks_secret(name, value):
             raise Problem(
                 f"engine.env.{name}",
                 "looks like a secret, and the values of env are stored",
@@ -104,7 +104,7 @@ def _no_literal_keys(command: Sequence[str]) -> None:
 
 
 def _env_name(key: str, name: str) -> None:
-    if not _ENV_NAME.fullmatch(name):
+    if not is_name(name):
         raise Problem(key, f"{name!r} is not the name of an environment variable", "use letters, digits and '_'")
 
 
@@ -150,6 +150,14 @@ def _objective(study: Study, known: Known) -> None:
         _one_of(f"objective.constraints.{name}", name, known.metrics)
         if limit <= 0:
             raise Problem(f"objective.constraints.{name}", f"{limit:g} is not positive", "give the largest value")
+    for key, name in (
+        ("metric", study.objective.metric),
+        *((f"constraints.{n}", n) for n in study.objective.constraints),
+    ):
+        if name.startswith(_STREAMED) and not study.workload.stream:
+            raise Problem(
+                f"objective.{key}", f"{name} cannot be seen without streaming", "write workload.stream = true"
+            )
 
 
 def _notify(study: Study, known: Known) -> None:

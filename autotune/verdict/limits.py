@@ -10,7 +10,7 @@ from scipy import stats
 from autotune.errors import InputError
 from autotune.values import Estimate, Value
 from autotune.verdict.noise import NoiseModel
-from autotune.verdict.objective import merit
+from autotune.verdict.objective import merit, metric_of
 
 
 class LimitCheck(Value, frozen=True, kw_only=True):
@@ -21,6 +21,14 @@ class LimitCheck(Value, frozen=True, kw_only=True):
     bound: float
     limit: float
     holds: bool
+
+    def __str__(self) -> str:
+        unit = metric_of(self.metric).unit
+        seen = f"{self.value:.4g} ({self.bound:.4g} with confidence)"
+        if self.holds:
+            return f"{self.metric} {seen} keeps {self.limit:.4g} {unit}"
+        beyond = merit(self.value, self.metric) < merit(self.limit, self.metric)
+        return f"{self.metric} {'is' if beyond else 'may be'} beyond its limit: {seen} against {self.limit:.4g} {unit}"
 
 
 def check_limit(

@@ -42,6 +42,10 @@ def _metrics() -> dict[str, Metric]:
 
 METRICS: Mapping[str, Metric] = _metrics()
 
+GOODPUT = "goodput_req_s"
+PER_REQUEST = ("ttft", "tpot", "e2e")
+"""Latencies of which each request has one, so that goodput can count the requests that keep their limits."""
+
 UNKNOWN_RELATIVE_STDERR = 0.05
 """Assumed within-start error of a figure that came without one: the restart noise of the H200 table."""
 
@@ -82,6 +86,16 @@ def check_objective(objective: Objective, *, file: str = "study") -> None:
             raise InputError(f"{file}: objective.constraints.{name}: {limit} is no limit; write a positive number")
 
 
+def binding_limits(objective: Objective) -> dict[str, float]:
+    """The limits that a configuration must hold as a whole.
+
+    Goodput already counts the TTFT, TPOT and E2E limits request by request: they do not bind a second time.
+    """
+    if objective.metric != GOODPUT:
+        return dict(objective.constraints)
+    return {name: limit for name, limit in objective.constraints.items() if name.split("_")[0] not in PER_REQUEST}
+
+
 def score(measurement: Measurement, objective: Objective) -> Estimate:
     """The objective's value in its own unit, never turned round.
 
@@ -102,12 +116,12 @@ def figure(measurement: Measurement, name: str) -> Estimate:
 
 
 def violations(measurement: Measurement, objective: Objective, *, confidence: float = 0.95) -> tuple[Violation, ...]:
-    """The limits that do not hold with one-sided ``confidence``.
+    """The binding limits that do not hold with one-sided ``confidence``.
 
     A latency must stay below its limit: value + t * stderr <= limit, t with batches - 1 degrees of freedom.
     For a metric that is maximised the limit is the smallest value allowed, and the sign turns.
     """
-    found = (_violation(figure(measurement, m), m, limit, confidence) for m, limit in objective.constraints.items())
+    found = (_violation(figure(measurement, m), m, limit, confidence) for m, limit in binding_limits(objective).items())
     return tuple(v for v in found if v is not None)
 
 
