@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterable, Sequence
 
 from autotune.engines.argv import require_command, substitute, value_of
 from autotune.engines.base import Where
 from autotune.errors import InputError
+from autotune.study.environment import is_name
 from autotune.study.file import EngineSpec, ModelSpec
 from autotune.values import Config, LaunchPlan, ParamValue
-
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def base_command(spec: EngineSpec, model: ModelSpec) -> list[str]:
@@ -27,7 +25,7 @@ def finish(
     """The plan around a finished command line. Raises InputError for names that no environment can hold."""
     for key, names in (("env", spec.env), ("pass_env", spec.pass_env)):
         for name in names:
-            if not _NAME.fullmatch(name):
+            if not is_name(name):
                 raise InputError(f"study file: engine.{key} has the name {name!r}; use letters, digits and _")
     return LaunchPlan(
         engine=spec.kind,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from autotune.errors import InputError
+from autotune.study.environment import is_name, looks_secret
 from autotune.values import LaunchPlan, Value
 
 SECRET_FLAGS = {
@@ -15,9 +15,6 @@ SECRET_FLAGS = {
     "--ssl-keyfile-password": "SSL_KEYFILE_PASSWORD",
 }
 """Flags whose value is a secret, and the variable that an export reads it from."""
-
-_SECRET_NAME = re.compile(r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Provenance(Value, frozen=True, kw_only=True):
@@ -114,9 +111,9 @@ def _variable(flag: str, plan: LaunchPlan) -> str:
 def literal_env(plan: LaunchPlan) -> dict[str, str]:
     """The settings that may be written down. Raises InputError for a name that no environment can hold."""
     for name in (*plan.env, *plan.secret_env):
-        if not _NAME.fullmatch(name):
+        if not is_name(name):
             raise InputError(f"export: {name!r} cannot be the name of an environment variable")
-    return {name: value for name, value in plan.env.items() if not _SECRET_NAME.search(name)}
+    return {name: value for name, value in plan.env.items() if not looks_secret(name, value)}
 
 
 def secrets(plan: LaunchPlan) -> tuple[str, ...]:

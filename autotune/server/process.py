@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import signal
 import subprocess
@@ -24,13 +23,9 @@ from autotune.server.proctable import (
     read_table,
 )
 from autotune.study.atomic import writing
+from autotune.study.environment import looks_secret
 from autotune.values import LaunchPlan, Value
 
-_SECRET_NAME = re.compile(
-    r"(^|_)(API|AUTH|ACCESS)?(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|PAT|COOKIE)(_ID)?$",
-    re.IGNORECASE,
-)
-_SECRET_URL = re.compile(r"://[^/@\s]*:[^/@\s]+@")
 _SHORTEST_SECRET = 4
 
 
@@ -54,11 +49,6 @@ class ServerIdentity(Value, frozen=True, kw_only=True):
 def new_mark(study_id: str, trial: int) -> str:
     """A mark that no other start carries: ``<study id>/<trial>/<nonce>``."""
     return f"{study_id}/{trial}/{secrets.token_hex(8)}"
-
-
-def looks_secret(name: str, value: str = "") -> bool:
-    """Whether a variable is a credential by its name, or by a password inside a URL."""
-    return bool(_SECRET_NAME.search(name) or _SECRET_URL.search(value))
 
 
 def child_environment(plan: LaunchPlan, base: Mapping[str, str], mark: str) -> dict[str, str]:

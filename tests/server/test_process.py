@@ -11,13 +11,13 @@ from autotune.server.log import REDACTED
 from autotune.server.process import (
     child_environment,
     environment_record,
-    looks_secret,
     new_mark,
     secret_values,
     start,
 )
 from autotune.server.proctable import MARK_NAME, boot_id, mark_of, read_row
 from autotune.server.stop import StopLimits, reap_orphans
+from autotune.study.environment import looks_secret
 from autotune.values import LaunchPlan
 
 from .conftest import STUDY, Starter, double_plan, eventually

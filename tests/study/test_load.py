@@ -111,6 +111,8 @@ def test_wrong_keys_and_types_are_named(key: str, value: Any, words: str) -> Non
         ("storage", "study.db", "storage: is not a database URL"),
         ("engine.kind", "sglan", "engine.kind: 'sglan' is not known; did you mean sglang?"),
         ("engine.command", [], "engine.command: is empty"),
+        ("engine.env", {"GH_PAT": "abc"}, "engine.env.GH_PAT: looks like a secret, and the values of env"),
+        ("engine.env", {"DB": "postgres://me:pw@h/d"}, "engine.env.DB: looks like a secret, and the values of env"),
         ("engine.env", {"HF_TOKEN": "hf_abc"}, "engine.env.HF_TOKEN: looks like a secret, and the values of env"),
         ("engine.env", {"A=B": "1"}, "engine.env.A=B: 'A=B' is not the name of an environment variable"),
         ("engine.pass_env", ["OK", "no way"], "engine.pass_env[1]"),
