@@ -27,6 +27,9 @@ class GateLimits(Value, frozen=True, kw_only=True):
     late_s: float = 0.25
     in_flight_share: float = 0.95
     output_lengths_share: float = 0.0
+    prompt_tokens_share: float = 0.02
+    starved_share: float = 0.05
+    starved_times: float = 2.0
     cached_share: float = 0.05
     retractions_note: float = 0.05
     retractions: float = 0.5
@@ -126,6 +129,33 @@ def lengths_gate(seen: Seen) -> Iterator[Finding]:
     if share > max(seen.limits.output_lengths_share, seen.workload.failed_limit):
         message = f"{share:.1%} of the outputs differ in length from what was asked; does the server honour ignore_eos?"
         yield _fatal("output_lengths", message, share, seen.limits.output_lengths_share)
+
+
+def prompts_gate(seen: Seen) -> Iterator[Finding]:
+    """Prompts are sent as token ids: a server that counts others has cut them, or counts wrongly."""
+    good = seen.raw.requests[seen.raw.ok & (seen.raw.requests["prompt_tokens"] > 0)]
+    asked, counted = int(good["asked_in"].sum()), int(good["prompt_tokens"].sum())
+    if not asked:
+        return
+    off, limit = abs(counted / asked - 1), seen.limits.prompt_tokens_share
+    if off > limit:
+        message = f"{asked} prompt tokens were sent and the server counts {counted}: does it truncate prompts?"
+        yield _fatal("prompt_lengths", message, off, limit)
+
+
+def starved_gate(seen: Seen) -> Iterator[Finding]:
+    """Requests that were passed over all the time: the latencies of those that were answered leave them out."""
+    table, limits = seen.raw.requests, seen.limits
+    good, cut = table[seen.raw.ok], table[table["state"] == CANCELLED]
+    if len(good) < limits.requests or not len(cut):
+        return
+    usual = float(np.percentile(good["end"] - good["send"], 99))
+    starved = int((cut["end"] - cut["send"] > limits.starved_times * usual).sum())
+    share = starved / len(cut)
+    if starved > 1 and share > limits.starved_share:
+        message = f"{starved} of the last {len(cut)} requests waited {limits.starved_times:g} times as long as the p99"
+        remedy = "of those answered, in vain: the scheduler passes them over"
+        yield _fatal("starved", f"{message} {remedy}", share, limits.starved_share)
 
 
 def cache_gate(seen: Seen) -> Iterator[Finding]:
@@ -232,6 +262,8 @@ GATES: tuple[Callable[[Seen], Iterator[Finding]], ...] = (
     generator_gate,
     failed_gate,
     lengths_gate,
+    prompts_gate,
+    starved_gate,
     cache_gate,
     retraction_gate,
     counter_gate,

@@ -195,3 +195,26 @@ def test_refusals_come_first() -> None:
     findings = reduce(raw, WORKLOAD, Objective(), Surroundings(host_busy=0.3)).findings
     assert [f.fatal for f in findings] == [True, False]
     assert isinstance(raw.meta.client, ClientHealth)
+
+
+@pytest.mark.parametrize("counted", [15, 60])
+def test_a_server_that_counts_other_prompts_is_refused(counted: int) -> None:
+    """Truncated prompts are less work, and prompts counted twice are throughput that was not served."""
+    raw = closed_loop(Plan())
+    good = raw.requests["state"] == OK
+    assert found(edited(raw, prompt_tokens=(good, counted)))["prompt_lengths"].fatal
+
+
+def test_a_server_that_never_says_its_prompt_tokens_is_no_reason() -> None:
+    """Usage without prompt tokens says nothing of the prompts."""
+    raw = closed_loop(Plan())
+    assert "prompt_lengths" not in found(edited(raw, prompt_tokens=(slice(None), 0)))
+
+
+def test_requests_that_are_passed_over_are_refused() -> None:
+    """A scheduler that answers the newest first shows short latencies, and lets others wait for ever."""
+    raw = closed_loop(Plan())
+    cut = np.flatnonzero(raw.requests["state"] == CANCELLED)
+    waiting = edited(raw, send=(cut[:4], 0.5))
+    assert found(waiting)["starved"].fatal
+    assert "starved" not in found(raw)
