@@ -76,7 +76,7 @@ def main() -> int:
     parser.add_argument("--samplers", nargs="+", default=["tpe"])
     parser.add_argument("--output", type=Path, default=HERE / "README.md")
     asked = parser.parse_args()
-    rows, medians = [], []
+    rows, medians, before = [], [], os.getloadavg()[0]
     for sampler in asked.samplers:
         with tempfile.TemporaryDirectory() as folder:
             records = night(Path(folder), asked.trials, sampler)
@@ -89,7 +89,9 @@ def main() -> int:
     text = [
         "# The tuner's own time per trial",
         "",
-        f"`python -m benchmarks.overhead --trials {asked.trials}`, simulated server, 2 busy cores, seconds.",
+        f"`python -m benchmarks.overhead --trials {asked.trials}`, simulated server, seconds. Load average"
+        f" {before:.1f} before and {os.getloadavg()[0]:.1f} after, on {os.cpu_count()} cores: what is above the number"
+        " of cores is work of others, and it stretches every figure.",
         "",
         "| part | trials | median | 90 % | most |",
         "| --- | ---: | ---: | ---: | ---: |",
