@@ -147,5 +147,5 @@ def _reduce(rig: Rig, load: Load, raw: RawRun, around: Surroundings) -> Outcome 
     if measurement.refused:
         refused = Refused(findings=measurement.refused, measurement=measurement, effective=load.effective)
         shown = "; ".join(finding.message for finding in measurement.refused)
-        return Retry(reason=f"measurement refused: {shown}", kind="refused", refused=refused, attempts=2, pause_s=1.0)
+        return Retry(reason=f"measurement refused: {shown}", kind="refused", refused=refused)
     return Measured(score=score(measurement, study.objective), measurement=measurement, effective=load.effective)

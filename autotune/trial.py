@@ -21,7 +21,6 @@ from autotune.study.record import write_record
 from autotune.trouble import Retry, Trouble, judge_trouble, read_log
 from autotune.values import Config, Interrupted, LaunchPlan, Outcome, Timings, TrialResult, Value
 
-ATTEMPTS = 3
 BACKOFF = 4.0
 """The pause before each further attempt is this many times as long as the one before."""
 SLEPT = "the machine slept"
@@ -64,17 +63,15 @@ def run_trial(rig: Rig, ticket: Ticket) -> TrialResult:
 
 
 def _with_retries(rig: Rig, ticket: Ticket, watch: Stopwatch) -> Outcome:
-    for attempt in range(ATTEMPTS):
-        outcome = _attempt(rig, ticket, attempt, watch)
-        if not isinstance(outcome, Retry):
-            return outcome
-        if attempt + 1 < outcome.attempts:
-            rig.say(Note(text=f"trial {ticket.number}: {outcome.reason}; trying again", level="warning"))
-            if reason := _back_off(rig, outcome.pause_s * BACKOFF**attempt):
-                return Interrupted(reason=reason)
-            continue
-        return outcome.give_up()
-    raise AssertionError("a retry never asks for more than ATTEMPTS")
+    attempt = 0
+    while isinstance(outcome := _attempt(rig, ticket, attempt, watch), Retry):
+        attempt += 1
+        if attempt >= outcome.attempts:
+            return outcome.give_up()
+        rig.say(Note(text=f"trial {ticket.number}: {outcome.reason}; trying again", level="warning"))
+        if reason := _back_off(rig, outcome.pause_s * BACKOFF ** (attempt - 1)):
+            return Interrupted(reason=reason)
+    return outcome
 
 
 def _back_off(rig: Rig, seconds: float) -> str | None:

@@ -35,20 +35,36 @@ class Trouble(Value, frozen=True, kw_only=True):
 
 
 class Retry(Value, frozen=True, kw_only=True):
-    """Try the same trial again; when ``attempts`` are used up, ``give_up`` says what it was."""
+    """Try the same trial again; when ``attempts`` are used up, ``give_up`` says what it was.
+
+    ``diagnosis`` or ``refused`` is what it was if the configuration is to blame; without both, the machine is.
+    """
 
     reason: str
     kind: str
     diagnosis: Diagnosis | None = None
     refused: Refused | None = None
-    attempts: int = 3
-    pause_s: float = 5.0
+
+    @property
+    def blames_machine(self) -> bool:
+        """Whether other parameters would meet the same fault."""
+        return self.refused is None and (self.diagnosis is None or self.kind in ENVIRONMENT)
+
+    @property
+    def attempts(self) -> int:
+        """How often the trial is tried in all; a configuration that fails twice is left alone."""
+        return 3 if self.blames_machine else 2
+
+    @property
+    def pause_s(self) -> float:
+        """Seconds before the second attempt: a machine needs some to recover."""
+        return 5.0 if self.blames_machine else 1.0
 
     def give_up(self) -> Outcome:
         """The outcome after the last attempt. Raises NightStopped where the cause is not the configuration."""
         if self.refused is not None:
             return self.refused
-        if self.diagnosis is None or self.kind in ENVIRONMENT:
+        if self.blames_machine or self.diagnosis is None:
             advice = self.diagnosis.advice if self.diagnosis else ""
             raise NightStopped(f"{self.kind} after {self.attempts} attempts: {self.reason}. {advice}".strip())
         return Infeasible(diagnosis=self.diagnosis)
@@ -71,11 +87,8 @@ def judge_trouble(rig: Rig, trouble: Trouble, log_path: Path, log: str) -> Outco
         return Infeasible(diagnosis=found)
     if found.action == "discard":
         refused = Refused(findings=(Finding(gate="failed_requests", message=trouble.reason, fatal=True),))
-        return Retry(reason=trouble.reason, kind=found.kind, refused=refused, attempts=2, pause_s=1.0)
-    # What fails twice is left alone: it is Infeasible, and its parameters are never tried again.
-    attempts, pause_s = (3, 5.0) if found.kind in ENVIRONMENT else (2, 1.0)
-    reason = f"{found.kind}: {trouble.reason}"
-    return Retry(reason=reason, kind=found.kind, diagnosis=found, attempts=attempts, pause_s=pause_s)
+        return Retry(reason=trouble.reason, kind=found.kind, refused=refused)
+    return Retry(reason=f"{found.kind}: {trouble.reason}", kind=found.kind, diagnosis=found)
 
 
 def diagnose_trouble(rig: Rig, trouble: Trouble, log: str) -> Diagnosis:
