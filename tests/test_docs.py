@@ -66,6 +66,23 @@ def test_every_sampler_is_documented() -> None:
     assert [name for name in SAMPLERS if f"`{name}`" not in text] == []
 
 
+def test_every_gate_is_documented() -> None:
+    """The gates that can refuse a load are explained where numbers are, and where remedies are."""
+    named = set(re.findall(r'(?:_fatal\(|gate=)"(\w+)"', (ROOT / "autotune" / "load" / "gates.py").read_text()))
+    assert len(named) > 10
+    for page_name in ("confirm.md", "troubleshooting.md"):
+        text = (ROOT / "docs" / page_name).read_text()
+        assert [name for name in named if f"`{name}`" not in text] == [], page_name
+
+
+def test_every_package_and_module_has_its_place() -> None:
+    """ARCHITECTURE.md names all that stands at the top of the package."""
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    places = [path for path in (ROOT / "autotune").iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()]
+    names = {path.stem for path in places if not path.name.startswith("__")}
+    assert sorted(name for name in names if f"`{name}`" not in text) == []
+
+
 def test_commands_page_is_the_command_line() -> None:
     """docs/commands.md is what `python -m tools.commands` writes."""
     assert PAGE.read_text() == page(), "run `python -m tools.commands`"
