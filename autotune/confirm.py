@@ -6,6 +6,8 @@ an interruption the same starts that are missing are made.
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from autotune.budget import Standing
@@ -21,22 +23,33 @@ from autotune.study.folder import StudyFolder, fresh_name
 from autotune.study.record import Begun, Records, read_record, write_record
 from autotune.study.rules import parse_duration
 from autotune.trial import Ticket, run_trial
-from autotune.values import Config, Interrupted, TrialResult
+from autotune.values import Config, Interrupted, TrialResult, Value
 from autotune.verdict.noise import group_trials
 from autotune.verdict.recommend import finalists as rank_finalists
-from autotune.verdict.schedule import Slot, plan_schedule
+from autotune.verdict.schedule import Schedule, Slot, plan_schedule
 
 PROMPTS = 1
 FEWEST_BLOCKS = 2
 FEWEST_ARMS = 2
+MORE_BASELINE = 2
+"""Starts that the baseline has more than a finalist."""
 
 
-def confirm(night: Night, *, blocks: int, finalists: int = 1, anew: bool = False) -> Confirmation | None:
-    """Run the missing starts and judge; None when there is nothing to compare or somebody wants to end.
+class Ask(Value, frozen=True, kw_only=True):
+    """What is to be compared. ``left_s`` is the time that a new confirmation may take, None: as long as it takes."""
+
+    blocks: int
+    finalists: int = 1
+    anew: bool = False
+    left_s: float | None = None
+
+
+def confirm(night: Night, ask: Ask) -> Confirmation | None:
+    """Run the missing starts and judge; None when there is nothing to compare, no time, or somebody wants to end.
 
     Raises InputError without a measured baseline.
     """
-    begun = _begin(night, blocks, finalists, anew)
+    begun = _begin(night, ask)
     if begun is None:
         return None
     folder, plan = begun
@@ -50,23 +63,41 @@ def confirm(night: Night, *, blocks: int, finalists: int = 1, anew: bool = False
     return _conclude(night, folder, plan)
 
 
-def _begin(night: Night, blocks: int, finalists: int, anew: bool) -> tuple[StudyFolder, ConfirmationPlan] | None:
+def _begin(night: Night, ask: Ask) -> tuple[StudyFolder, ConfirmationPlan] | None:
     """The plan to go on with: the unfinished one, else a new one in a folder of its own."""
     latest = latest_folder(night.folder)
     plan = read_record(latest.root / "plan.json", ConfirmationPlan) if latest else None
-    if latest and plan and not anew and not _stale(night, plan, finalists):
+    if latest and plan and not ask.anew and not _stale(night, plan, ask.finalists):
         return latest, plan
-    arms = _arms(night, finalists)
+    arms = _arms(night, ask.finalists)
     if len(arms) < FEWEST_ARMS:
         night.rig.say(Note(text="confirmation: no configuration beside the baseline is measured"))
         return None
-    seed = night.brief.study.seed + len(night.records.numbers())
-    schedule = plan_schedule(finalists=len(arms) - 1, blocks=max(blocks, FEWEST_BLOCKS), seed=seed)
+    schedule = _schedule(night, ask, len(arms))
+    if schedule is None:
+        text = f"no time is left to confirm anything: run `autotune confirm {night.brief.path.name}` when there is some"
+        night.rig.say(Note(text=text, level="warning"))
+        return None
     plan = ConfirmationPlan(arms=arms, schedule=schedule, metric=night.brief.study.objective.metric)
     folder = StudyFolder(night.folder.root / fresh_name(night.folder.root, "confirm"))
     folder.create()
     write_record(folder.root / "plan.json", plan)
     return folder, plan
+
+
+def _schedule(night: Night, ask: Ask, arms: int) -> Schedule | None:
+    """As many blocks as were asked for and fit into the time that is left; None where two do not."""
+    seed = night.brief.study.seed + len(night.records.numbers())
+    each_s = Standing.of(settled(night.records.results())).trial_s
+    blocks, more_baseline = max(ask.blocks, FEWEST_BLOCKS), True
+    if ask.left_s is not None and each_s:
+        # Half a start too long is better than a comparison that loses a block.
+        starts = math.floor(ask.left_s / each_s + 0.5)
+        more_baseline = starts >= FEWEST_BLOCKS * arms + MORE_BASELINE
+        blocks = min(blocks, (starts - MORE_BASELINE * more_baseline) // arms)
+    if blocks < FEWEST_BLOCKS:
+        return None
+    return plan_schedule(finalists=arms - 1, blocks=blocks, seed=seed, more_baseline=more_baseline)
 
 
 def _stale(night: Night, plan: ConfirmationPlan, finalists: int) -> bool:
@@ -122,6 +153,6 @@ def reserve_s(night: Night) -> float:
     each = Standing.of(settled(night.records.results())).trial_s
     if not blocks or each is None:
         return 0.0
-    needed = (2 * blocks + 2) * each
+    needed = (FEWEST_ARMS * blocks + MORE_BASELINE) * each
     # A short night is for searching: never more than 40 % of it is kept back.
     return min(needed, 0.4 * parse_duration(night.brief.study.budget.wall_clock))

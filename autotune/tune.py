@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autotune.budget import Standing, baseline_due, eta_s, repeats_ahead, stuck, why_stop
-from autotune.confirm import confirm, reserve_s
+from autotune.confirm import Ask, confirm, reserve_s
 from autotune.confirmation import chosen_trial, read_confirmation
 from autotune.drifting import DriftRecord, record_of, steadied
 from autotune.errors import NightStopped
@@ -115,10 +115,11 @@ def _look_for_drift(night: Night) -> None:
 
 
 def _confirm(night: Night) -> None:
-    """The last part of a night: what the search found, on fresh starts against the baseline."""
-    blocks = night.brief.study.budget.confirm_starts
-    if blocks and not _cancelled(night):
-        confirm(night, blocks=blocks)
+    """The last part of a night: what the search found, against the baseline on fresh starts, as time allows."""
+    budget = night.brief.study.budget
+    if budget.confirm_starts and not _cancelled(night):
+        spent_s = Standing.of(settled(night.records.results())).spent_s
+        confirm(night, Ask(blocks=budget.confirm_starts, left_s=parse_duration(budget.wall_clock) - spent_s))
 
 
 def _run(night: Night, ticket: Ticket) -> TrialResult:

@@ -12,9 +12,11 @@ import typer
 from autotune import __version__
 from autotune.brief import Brief, read_brief
 from autotune.cli import bench, tools, views
+from autotune.cli.arguments import Json, StudyFile
 from autotune.cli.live import Narrator
 from autotune.cli.signals import cancel_on_signals, last_words
 from autotune.cli.text import confirmation_text, doctor_text, ended_text, status_text
+from autotune.confirm import Ask
 from autotune.confirm import confirm as run_confirmation
 from autotune.doctor import examine
 from autotune.errors import InputError
@@ -32,8 +34,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="A study file, or the name of a shipped one.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
 def _version(wanted: bool) -> None:
@@ -66,10 +66,7 @@ def tune(
 @app.command()
 def resume(study: StudyFile, json: Json = False) -> None:
     """Continue a study that has begun; never start one."""
-    brief = resolve(read_brief(study))
-    if not brief.folder.exists:
-        raise InputError(f"{study}: nothing to resume in {brief.folder.root}; start it with `autotune tune {study}`")
-    _night(brief, json)
+    _night(_begun(study, "resume"), json)
 
 
 @app.command()
@@ -83,16 +80,25 @@ def confirm(
     json: Json = False,
 ) -> None:
     """Compare the best configurations with the baseline on fresh, interleaved starts, and say what can be claimed."""
+    brief = _begun(study, "confirm")
     with cancel_on_signals() as cancel:
         narrator = Narrator(json=json)
-        with narrator, open_night(resolve(read_brief(study)), narrator.hear, Waiting(cancel=cancel)) as night:
-            found = run_confirmation(night, blocks=starts, finalists=finalists, anew=anew)
+        with narrator, open_night(brief, narrator.hear, Waiting(cancel=cancel)) as night:
+            found = run_confirmation(night, Ask(blocks=starts, finalists=finalists, anew=anew))
             if found is not None:
                 export_best(night.brief)
         if found is not None:
             last_words(msgspec.json.encode(found).decode() if json else confirmation_text(found))
         if cancel.signal is not None:
             sys.exit(128 + cancel.signal)
+
+
+def _begun(study: Path, verb: str) -> Brief:
+    """The brief of a study that has begun: opening a night makes the folder of any other."""
+    brief = resolve(read_brief(study))
+    if not brief.folder.exists:
+        raise InputError(f"{study}: nothing to {verb} in {brief.folder.root}; start it with `autotune tune {study}`")
+    return brief
 
 
 def _night(brief: Brief, json: bool) -> None:
