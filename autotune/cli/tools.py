@@ -9,6 +9,7 @@ import msgspec
 import typer
 
 from autotune.brief import read_brief
+from autotune.cli.arguments import Json, StudyFile
 from autotune.cli.text import repaired_text
 from autotune.diagnosis.case import Facts, Phase
 from autotune.diagnosis.report import as_json, as_text, diagnose_file
@@ -46,8 +47,8 @@ def diagnose(
 
 
 def repair(
-    study: Annotated[Path, typer.Argument(metavar="STUDY", help="A study file, or the name of a shipped one.")],
-    json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    study: StudyFile,
+    json: Json = False,
 ) -> None:
     """Set damaged files of a study aside and write its database again from the records. Deletes nothing."""
     done = repair_study(read_brief(study))

@@ -8,11 +8,10 @@ from typing import Annotated
 import typer
 
 from autotune.brief import read_brief
+from autotune.cli.arguments import StudyFile
 from autotune.cli.watching import follow
 from autotune.errors import InputError, NightStopped
 from autotune.night import resolve
-
-StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="A study file, or the name of a shipped one.")]
 
 
 def register(app: typer.Typer) -> None:

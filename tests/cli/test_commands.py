@@ -120,11 +120,15 @@ def test_export_to_where_nothing_can_be_written(study: Path, run: Run, tmp_path:
     assert str(tmp_path / target) in err
 
 
-def test_resume_never_starts_a_study(tmp_path: Path, run: Run) -> None:
-    """Nothing to resume: exit code 2 and the command that starts."""
-    code, _, err = run("resume", Night().write(tmp_path))
+@pytest.mark.parametrize("command", ["resume", "confirm"])
+def test_what_continues_never_starts_a_study(tmp_path: Path, run: Run, command: str) -> None:
+    """Nothing to resume or confirm: exit code 2, the command that starts, and no folder."""
+    study = Night().write(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    code, _, err = run(command, study)
+    assert sorted(tmp_path.iterdir()) == before
     assert code == 2
-    assert "nothing to resume" in err
+    assert f"nothing to {command}" in err
     assert not (tmp_path / "short").exists()
 
 

@@ -1,0 +1,11 @@
+"""Arguments that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="A study file, or the name of a shipped one.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
