@@ -18,7 +18,7 @@ from autotune.search.samplers import SAMPLERS
 from autotune.space.auto import automatic_mem_fraction
 from autotune.space.bounds import BoundInputs, Frozen, derive_bounds, frozen_parameters
 from autotune.space.files import find_shipped, load_model_shape, load_space
-from autotune.space.kv import KvCapacity, Memory, estimate_kv_capacity, kv_dtype_of, stated_kv_capacity, weight_gb
+from autotune.space.kv import GIB, KvCapacity, Memory, estimate_kv_capacity, kv_dtype_of, stated_kv_capacity, weight_gb
 from autotune.space.model_config import ModelShape
 from autotune.space.parameters import Parameter, Space, with_defaults
 from autotune.study.file import Study
@@ -28,7 +28,6 @@ from autotune.study.rules import Known
 from autotune.values import ParamValue
 from autotune.verdict.objective import METRICS
 
-GIB = 1 << 30
 TP_FLAGS = ("--tp", "--tp-size", "--tensor-parallel-size")
 FRACTION_FLAGS = ("--mem-fraction-static", "--gpu-memory-utilization")
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 from autotune.brief import Brief
 from autotune.engines.argv import substitute
@@ -13,13 +15,13 @@ from autotune.load.selftest import Headroom, self_test
 from autotune.load.workload import mean_tokens
 from autotune.night import gpu_of
 from autotune.server.host import free_bytes, process_headroom
+from autotune.space.kv import GIB
 from autotune.study.file import Workload
 from autotune.study.record import Records
 from autotune.values import Measured, Value
 
 DISK_BYTES = 2 << 30
 PROCESSES = 512
-GIB = 1 << 30
 ASSUMED_TOK_S = 25.0
 """Output tokens per second of one stream before anything is measured: a loaded H200 gave 17 to 25 to each."""
 SelfTest = Callable[[Workload, float], Headroom]
@@ -49,7 +51,16 @@ def examine(brief: Brief, carry: SelfTest = self_test) -> Examination:
 
     Raises InputError for a study that cannot be searched at all.
     """
-    still = (_engine(brief), *_flags(brief), *_secrets(brief), *_gpus(brief), _disk(brief), *_limits(brief))
+    still = (
+        _engine(brief),
+        *_program(brief),
+        *_model(brief),
+        *_flags(brief),
+        *_secrets(brief),
+        *_gpus(brief),
+        _disk(brief),
+        *_limits(brief),
+    )
     checks = (*still, _generator(brief, carry))
     return Examination(study=brief.study.name, checks=checks)
 
@@ -61,6 +72,21 @@ def _engine(brief: Brief) -> Check:
     if found.location:
         return Check(name="engine", ok=True, text=f"{told}, found in {found.location}")
     return Check(name="engine", ok=True, text=f"{told}; its package cannot be inspected: {found.reason}")
+
+
+def _program(brief: Brief) -> list[Check]:
+    program = substitute(brief.study.engine.command, {})[0]
+    if "{" in program or shutil.which(program):
+        return []
+    return [Check(name="program", ok=False, text=f"{program} cannot be run; install it or correct engine.command")]
+
+
+def _model(brief: Brief) -> list[Check]:
+    """A path that is not there; what is no path may be a name that the engine downloads."""
+    path = brief.study.model.path
+    if not path.startswith(("/", ".", "~")) or Path(path).exists():
+        return []
+    return [Check(name="model", ok=False, text=f"{path} does not exist; download it or correct model.path")]
 
 
 def _flags(brief: Brief) -> list[Check]:

@@ -116,3 +116,25 @@ def test_the_real_generator_is_driven(tmp_path: Path, stream: bool) -> None:
     found = examine(msgspec.structs.replace(brief, study=msgspec.structs.replace(brief.study, workload=workload)))
     check = next(check for check in found.checks if check.name == "load generator")
     assert "worker(s) carried" in check.text
+
+
+def test_a_missing_program_and_a_missing_model_are_things_to_fix(tmp_path: Path) -> None:
+    """What would stop the night at its first start is told before it."""
+    brief = read_brief(Night().write(tmp_path))
+    engine = msgspec.structs.replace(brief.study.engine, command=["no-such-server", "serve"])
+    model = msgspec.structs.replace(brief.study.model, path=str(tmp_path / "no-such-model"))
+    study = msgspec.structs.replace(brief.study, engine=engine, model=model)
+    found = examine(msgspec.structs.replace(brief, study=study), lambda *_: ROOM)
+    texts = {check.name: check.text for check in found.checks if not check.ok}
+    assert set(texts) == {"program", "model"}
+    assert "correct engine.command" in texts["program"]
+    assert "correct model.path" in texts["model"]
+
+
+def test_a_model_that_is_a_name_may_be_downloaded(tmp_path: Path) -> None:
+    """Only a path can be missing."""
+    brief = read_brief(Night().write(tmp_path))
+    model = msgspec.structs.replace(brief.study.model, path="owner/model")
+    study = msgspec.structs.replace(brief.study, model=model)
+    found = examine(msgspec.structs.replace(brief, study=study), lambda *_: ROOM)
+    assert "model" not in {check.name for check in found.checks}
