@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autotune.brief import Brief
-from autotune.budget import Standing, eta_s
+from autotune.budget import Standing, eta_s, repeats_ahead
 from autotune.confirmation import chosen_trial, read_confirmation
 from autotune.standing import baseline_of, score_of, settled
 from autotune.study.lock import Holder, holder
@@ -54,16 +54,16 @@ def overview(brief: Brief) -> Overview:
     confirmation = read_confirmation(brief.folder)
     best, base = chosen_trial(results, brief.study.objective, confirmation), baseline_of(results)
     best_score, base_score = score_of(best), score_of(base)
-    cut = records.interrupted()
+    cut, budget = records.interrupted(), brief.study.budget
     return Overview(
         study=brief.study.name,
         folder=str(brief.folder.root),
         metric=brief.study.objective.metric,
         settled=standing.settled,
-        trials=brief.study.budget.trials,
-        budget_s=parse_duration(brief.study.budget.wall_clock),
+        trials=budget.trials,
+        budget_s=parse_duration(budget.wall_clock),
         spent_s=standing.spent_s,
-        eta_s=eta_s(standing, brief.study.budget.trials),
+        eta_s=eta_s(standing, budget.trials, repeats_ahead(standing, budget.trials, budget.baseline_every)),
         running=holder(brief.folder.lock),
         baseline=base_score,
         best=best_score,
