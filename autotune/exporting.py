@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 from pathlib import Path
 
 from autotune.brief import Brief
@@ -19,6 +18,7 @@ from autotune.study.record import Records, read_record
 from autotune.values import Config, LaunchPlan, Measured, TrialResult
 
 EXECUTABLE = 0o755
+READABLE = 0o644
 
 
 def export_best(brief: Brief, output: Path | None = None, fmt: str = "bash") -> Path | None:
@@ -45,7 +45,7 @@ def export_best(brief: Brief, output: Path | None = None, fmt: str = "bash") -> 
     if path.is_dir():
         raise InputError(f"{path}: is a folder; give the name of a file")
     try:
-        write_atomic(path, render(fmt, bundle).encode(), EXECUTABLE if fmt == "bash" else stat.S_IMODE(0o644))
+        write_atomic(path, render(fmt, bundle).encode(), EXECUTABLE if fmt == "bash" else READABLE)
     except NightStopped as error:
         raise InputError(str(error)) from error
     return path

@@ -177,7 +177,7 @@ def run_hook(spec: Notify, message: Message) -> str:
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """The command and what it left behind in its session: unlike a daemon, a message has an end."""
+    """A command that is out of time, and its children; what one that ended by itself left running is its own affair."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
