@@ -99,10 +99,12 @@ def judge(
     """The verdicts from the confirmation's starts.
 
     ``noise`` is the study's noise model from starts outside the confirmation; it adds degrees of freedom and
-    nothing else. Raises ``InputError`` when a side has fewer than two starts.
+    nothing else. Raises ``InputError`` when a side has fewer than two starts, or a figure is no positive number.
     """
     rules = rules or Rules()
     arms = _arms(starts)
+    if bad := [s.value for s in starts if not (math.isfinite(s.value) and s.value > 0)]:
+        raise InputError(f"confirmation: {bad[0]} is no figure of {metric}: ratios need positive numbers")
     logs = np.array([merit(s.value, metric) for s in starts])
     by_block = blocks_differ(starts, logs)
     kept = [i for i, s in enumerate(starts) if not by_block or s.block is not None]

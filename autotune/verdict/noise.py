@@ -91,13 +91,15 @@ def log_mean(tried: Tried, noise: NoiseModel) -> tuple[float, float]:
 def group_trials(results: Iterable[TrialResult]) -> list[Tried]:
     """Measured trials, those equal in force joined as repeats of one configuration, in order of appearance.
 
-    Trials that were stopped early are left out: their value is not that of a whole load.
+    Trials that were stopped early are left out: their value is not that of a whole load. So is a figure that is no
+    positive number (a goodput of zero): it has no ratio to any other.
     """
     groups: dict[str, list[tuple[TrialResult, Estimate]]] = {}
     for result in results:
         if isinstance(result.outcome, Measured) and not result.outcome.stopped_early:
             key = result.outcome.effective.key() or result.config.key()
-            groups.setdefault(key, []).append((result, result.outcome.score))
+            if 0 < result.outcome.score.value < math.inf:
+                groups.setdefault(key, []).append((result, result.outcome.score))
     return [
         Tried(
             params=members[0][0].config.params,

@@ -189,3 +189,49 @@ def test_ten_per_cent_is_found() -> None:
     claimed, covered = _shares((0.10,), 0.05, 400)
     assert claimed > 0.85
     assert 0.91 < covered < 0.985
+
+
+@pytest.mark.parametrize("figure", [17.123456, 0.1, 1 / 3, 999.1])
+@pytest.mark.parametrize("starts", [2, 5, 12])
+def test_equal_figures_never_differ(figure: float, starts: int) -> None:
+    """Where all starts agree to the last digit (an open loop below capacity) rounding is no gain and no loss."""
+    verdict = judge_pair([figure] * starts, [figure * (1 + 1e-7)] * max(2, starts - 1), metric=THROUGHPUT)
+    assert verdict.kind == "no difference"
+
+
+@pytest.mark.parametrize("figure", [0.0, -1.0, math.nan, math.inf])
+def test_a_figure_without_a_ratio_is_an_error(figure: float) -> None:
+    """A figure that is no positive number makes no claim of any kind."""
+    with pytest.raises(InputError, match="positive"):
+        judge_pair([figure, 1000.0, 1000.0], [1100.0, 1100.0], metric=THROUGHPUT)
+
+
+def test_the_prior_never_helps_a_claim() -> None:
+    """Few starts that scatter more than the prior set the noise themselves; it joins those that agree by luck."""
+    wild = [Start(arm=a, block=b, value=v) for b in (0, 1) for a, v in ((0, 800 + 400 * b), (0, 1000), (1, 1300))]
+    calm = [Start(arm=a, block=b, value=v) for b in (0, 1) for a, v in ((0, 1000 + b), (0, 1001), (1, 1100))]
+    assert judge(wild, metric=THROUGHPUT).noise_source == "confirmation"
+    assert judge(calm, metric=THROUGHPUT).noise_source == "prior"
+
+
+def test_quiet_repeats_of_the_search_do_not_vouch_for_noisy_starts() -> None:
+    """A search whose repeats scattered by 3 % lends nothing to a confirmation with three times that noise."""
+    quiet = NoiseModel(observed=0.03, observed_df=8, df=10)
+    claims = 0
+    for seed in range(300):
+        starts = confirmation((0.0,), 0.09, np.random.default_rng(seed), blocks=3)
+        claims += judge(starts, metric=THROUGHPUT, noise=quiet).winner != BASELINE
+    assert claims <= 0.07 * 300
+
+
+def test_a_machine_that_alternates_is_compared_inside_blocks() -> None:
+    """Fast on every other start: blocks are more alike than chance has it, and neighbours differ by what it takes."""
+    arms = ((0, 1), (0, 1), (1, 0), (0, 1), (0, 1))
+    starts = [
+        Start(arm=arm, block=block, value=(1000.0, 1200.0)[place] + block)
+        for block, order in enumerate(arms)
+        for place, arm in enumerate(order)
+    ]
+    found = judge(starts, metric=THROUGHPUT)
+    assert found.by_block
+    assert found.winner == BASELINE

@@ -99,3 +99,11 @@ def test_trials_equal_in_force_are_repeats() -> None:
     assert [g.trials for g in groups] == [(0, 1), (2,), (5,), (6,)]
     assert groups[0].params == {}
     assert groups[0].values == (100.0, 104.0)
+
+
+def test_a_figure_of_zero_is_no_member_of_any_group() -> None:
+    """A goodput of zero has no ratio to any other, and does not end the night."""
+    results = [_result(0, {}, _measured(100.0, {})), _result(1, {"x": 1}, _measured(0.0, {}))]
+    groups = group_trials(results)
+    assert [g.trials for g in groups] == [(0,)]
+    assert estimate_noise(groups).observed_df == 0
