@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 
 REASON_CHARS = 200
+IDS_SHARE, IDS_FEW = 0.02, 1
+"""Of the tokens that usage states, so many may be missing among those that came: a stop token may be left out."""
 
 
 class EventReader:
@@ -63,6 +65,10 @@ class _Generate(msgspec.Struct):
     error: Any = None
 
 
+class _Ids(msgspec.Struct):
+    output_ids: list[Any] | None = None
+
+
 class _Cached(msgspec.Struct):
     cached_tokens: int | None = None
 
@@ -87,6 +93,7 @@ class _Completion(msgspec.Struct):
 
 
 _decode_generate = msgspec.json.Decoder(_Generate).decode
+_decode_ids = msgspec.json.Decoder(_Ids).decode
 _decode_completion = msgspec.json.Decoder(_Completion).decode
 
 
@@ -201,10 +208,18 @@ class GenerateReply(Reply):
             self.done = True
             if _kind(meta.finish_reason) == "abort":
                 self.error = self.error or f"aborted: {_short(event)}"
+            self._check_ids(event, meta.completion_tokens or 0)
         tokens = meta.completion_tokens
         if tokens is not None and tokens > self.received:
             self.tokens = tokens
             self._gain(tokens, now)
+
+    def _check_ids(self, event: bytes, stated: int) -> None:
+        """The last chunk holds all token ids, or (incremental streaming) those since the chunk before."""
+        came = len(_decode_ids(event).output_ids or ())
+        slack, fresh = max(IDS_FEW, IDS_SHARE * stated), stated - self.received
+        if came and came < stated - slack and abs(came - fresh) > slack:
+            self.error = self.error or f"usage says {stated} output tokens, and {came} came"
 
 
 class CompletionsReply(Reply):

@@ -146,3 +146,30 @@ def test_completions_in_one_piece_with_cached_tokens() -> None:
 def test_completions_that_are_failures(pieces: list[bytes], reason: str) -> None:
     """Missing usage, error objects, aborts and short outputs are failed requests."""
     assert play(new_reply("completions", 2, True), *pieces).startswith(reason)
+
+
+def carrying(ids: int, stated: int, end: bool) -> bytes:
+    """A native message that carries ``ids`` token ids and states another count."""
+    finish = {"type": "length", "length": stated} if end else None
+    fields = {"prompt_tokens": 4, "completion_tokens": stated, "finish_reason": finish}
+    return json.dumps({"text": "", "output_ids": [1] * ids, "meta_info": fields}).encode()
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_usage_that_states_more_tokens_than_came_is_a_failure(stream: bool) -> None:
+    """Half of the output with twice the usage has the length that was asked for; the token ids tell."""
+    reply = new_reply("generate", 8, stream)
+    pieces = [carrying(n, 2 * n, n == 4) for n in (1, 2, 3, 4)]
+    reason = play(reply, *(map(event, pieces) if stream else pieces[-1:]))
+    assert reason == "usage says 8 output tokens, and 4 came"
+
+
+@pytest.mark.parametrize("last", [(2, 8), (0, 6), (7, 8), (8, 8)])
+def test_token_ids_may_come_piece_by_piece(last: tuple[int, int]) -> None:
+    """Incremental streaming sends the new ids only, an end may bring none, and a stop token may be left out."""
+    ids, stated = last
+    reply = new_reply("generate", stated, True)
+    assert (
+        play(reply, event(carrying(3, 3, False)), event(carrying(3, 6, False)), event(carrying(ids, stated, True)))
+        == ""
+    )
