@@ -218,3 +218,12 @@ def test_requests_that_are_passed_over_are_refused() -> None:
     waiting = edited(raw, send=(cut[:4], 0.5))
     assert found(waiting)["starved"].fatal
     assert "starved" not in found(raw)
+
+
+def test_a_goodput_of_zero_is_no_score() -> None:
+    """Where no request keeps the limits there is nothing to compare by ratios."""
+    limits = {"e2e_p99_s": 1e-5}
+    raw, goodput = closed_loop(Plan()), Objective(metric="goodput_req_s", constraints=limits)
+    [finding] = reduce(raw, WORKLOAD, goodput).findings
+    assert (finding.gate, finding.fatal) == ("score", True)
+    assert not reduce(raw, WORKLOAD, Objective(constraints=limits)).findings
