@@ -54,14 +54,14 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
         """What the bounds are derived from, with this KV capacity."""
         study = self.study
         return BoundInputs(
-            load=study.workload,
+            load=msgspec.structs.replace(study.workload, concurrency=study.workload.peak),
             parameters=tuple(study.space.parameters),
             overrides=study.space.override,
             min_tokens_per_expert=study.space.min_tokens_per_expert,
             shape=self.shape,
             kv=kv,
             version=self.version,
-            inspected={name: not fact.dead for name, fact in self.facts.items() if fact.dead is not None},
+            inspected={name: not f.dead for name, f in self.facts.items() if f.known and f.dead is not None},
             where=self.path.name,
         )
 

@@ -18,6 +18,14 @@ from autotune.study.record import Records, read_record
 from autotune.values import Config, LaunchPlan, Measured, TrialResult
 
 EXECUTABLE = 0o755
+SUFFIXES = {
+    "bash": ".sh",
+    "systemd": ".service",
+    "compose": ".compose.yaml",
+    "kubernetes": ".kubernetes.yaml",
+    "args": ".args",
+    "json": ".json",
+}
 READABLE = 0o644
 
 
@@ -41,7 +49,7 @@ def export_best(brief: Brief, output: Path | None = None, fmt: str = "bash") -> 
         baseline=(records.plan(base.number) if base else None) or _planned_baseline(brief),
         provenance=provenance(brief, best, confirmation),
     )
-    path = output or brief.folder.launch_script
+    path = output or brief.folder.launch_script.with_suffix(SUFFIXES.get(fmt, ".sh"))
     if path.is_dir():
         raise InputError(f"{path}: is a folder; give the name of a file")
     try:

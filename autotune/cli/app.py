@@ -20,6 +20,7 @@ from autotune.confirm import Ask
 from autotune.confirm import confirm as run_confirmation
 from autotune.doctor import examine
 from autotune.errors import InputError
+from autotune.export import FORMATS
 from autotune.exporting import export_best
 from autotune.night import open_night, resolve
 from autotune.overview import overview
@@ -141,9 +142,10 @@ def doctor(study: StudyFile, json: Json = False) -> None:
 def export(
     study: StudyFile,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Where to write it.")] = None,
+    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")] = "bash",
 ) -> None:
-    """Write the best measured configuration as a launch script."""
-    path = export_best(resolve(read_brief(study), reading=True), output)
+    """Write the best measured configuration as a launch script, or in another form."""
+    path = export_best(resolve(read_brief(study), reading=True), output, form)
     if path is None:
         raise InputError(f"{study}: nothing is measured yet; run `autotune tune {study}` first")
     typer.echo(str(path))

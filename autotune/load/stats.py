@@ -15,6 +15,10 @@ Floats = NDArray[np.float64]
 MIN_BATCHES = 8
 MIN_PERIODS = 3
 CONFIDENCE = 0.95
+LEAST_RELATIVE_STDERR = 1e-3
+"""Batches that agree to the last digit (whole waves of equal requests) do not make a figure exact: time stamps are
+read by a busy process.
+"""
 
 
 def lag1(values: Floats) -> float:
@@ -75,10 +79,9 @@ def from_batches(means: Floats, value: float | None = None) -> Estimate | None:
         return None
     r = max(0.0, lag1(means))
     effective = max(2.0, n * (1 - r) / (1 + r))
-    stderr = float(means.std(ddof=1)) / math.sqrt(effective)
-    return Estimate(
-        value=float(means.mean()) if value is None else value, stderr=stderr, batches=max(2, math.floor(effective))
-    )
+    figure = float(means.mean()) if value is None else value
+    stderr = max(float(means.std(ddof=1)) / math.sqrt(effective), LEAST_RELATIVE_STDERR * abs(figure))
+    return Estimate(value=figure, stderr=stderr, batches=max(2, math.floor(effective)))
 
 
 def half_width(estimate: Estimate) -> float:

@@ -53,7 +53,8 @@ def _places(folder: Folder, beside: Path | None) -> Iterator[Path]:
     yield Path()
     if beside is not None:
         home = beside.parent if beside.suffix else beside
-        yield from (home, home / folder, home.parent / folder)
+        # A study's own folder holds studies: a space of the same name is looked for in search_spaces first.
+        yield from (home / folder, home.parent / folder, home)
     yield Path(folder)
     package = Path(str(resources.files("autotune")))
     yield from (package.parent / folder, package / "_shipped" / folder)
