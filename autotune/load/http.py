@@ -41,11 +41,15 @@ class Sink(Protocol):
 
 def parse_target(base_url: str) -> Target:
     """Raises InputError when ``base_url`` is no http(s) URL."""
-    parts = urlsplit(base_url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(base_url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:  # an address without its bracket, a port that is no number or beyond 65535
+        raise InputError(f"server URL {base_url!r}: {error}; write it as http://HOST:PORT") from None
+    if parts.scheme not in ("http", "https") or not host:
         raise InputError(f"server URL {base_url!r}: write it as http://HOST:PORT")
     tls = parts.scheme == "https"
-    return Target(host=parts.hostname, port=parts.port or (443 if tls else 80), tls=tls, prefix=parts.path.rstrip("/"))
+    return Target(host=host, port=port or (443 if tls else 80), tls=tls, prefix=parts.path.rstrip("/"))
 
 
 def request_head(target: Target, path: str, api_key: str) -> bytes:

@@ -141,6 +141,8 @@ def read_record(path: Path, shape: type[T]) -> T | None:
         data = path.read_bytes()
     except FileNotFoundError:
         return None
+    except NotADirectoryError:
+        raise InputError(f"{path}: a file is in the place of its folder; move it away") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
     try:

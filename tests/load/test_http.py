@@ -188,6 +188,6 @@ def test_urls() -> None:
     assert (target.host, target.port, target.tls, target.prefix) == ("gpu", 8000, False, "/v0")
     assert parse_target("https://gpu").port == 443
     assert request_head(target, "/generate", "").startswith(b"POST /v0/generate ")
-    for bad in ("gpu:8000", "ftp://gpu", ""):
+    for bad in ("gpu:8000", "ftp://gpu", "", "http://[::1", "http://gpu:99999", "http://gpu:x"):
         with pytest.raises(InputError, match="http://HOST:PORT"):
             parse_target(bad)

@@ -188,6 +188,13 @@ def test_a_record_with_a_changed_byte_is_a_record_or_an_input_error(
     assert isinstance(found, TrialResult)
 
 
+def test_a_file_in_the_place_of_the_folder_is_told(tmp_path: Path) -> None:
+    """Permissions are not the trouble there, and are not blamed."""
+    (tmp_path / "study").write_text("")
+    with pytest.raises(InputError, match="move it away"):
+        read_record(tmp_path / "study" / "manifest.json", dict[str, object])
+
+
 def test_deeply_nested_json_is_an_input_error(tmp_path: Path) -> None:
     """The parser's limit is not ours to show."""
     path = tmp_path / "deep.json"
