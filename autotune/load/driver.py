@@ -225,7 +225,7 @@ class LoadRun:
 def _worker_process() -> subprocess.Popen[bytes]:
     argv = [sys.executable, "-m", "autotune.load.worker"]
     try:
-        return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, **ONE_THREAD})
     except OSError as error:
         raise WorkerLost(
             f"load: no worker could be started ({error.strerror}); raise ulimit -u or ulimit -n, or free memory"
