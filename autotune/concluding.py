@@ -8,7 +8,7 @@ import msgspec
 
 from autotune.confirmation import CLAIMED_GAIN, Confirmation, ConfirmationPlan
 from autotune.study.file import Objective
-from autotune.values import Infeasible, Measured, TrialResult
+from autotune.values import Infeasible, Measured, Outcome, Refused, TrialResult
 from autotune.verdict.confirm import Judgement, Rules, judge
 from autotune.verdict.fit import Start
 from autotune.verdict.limits import LimitCheck, check_limit
@@ -19,6 +19,21 @@ from autotune.verdict.schedule import BASELINE, Slot
 
 FEWEST_STARTS = 2
 """Of each side, for a comparison."""
+
+SERVERS_OWN = frozenset(
+    {
+        "failed_requests",
+        "output_lengths",
+        "prompt_lengths",
+        "starved",
+        "prefix_cache",
+        "retractions",
+        "token_counters",
+        "score",
+    }
+)
+"""Gates that close on what the server did, not on the machine around it. A configuration of which only the good starts
+are measured would be judged by them alone."""
 
 Done = Sequence[tuple[Slot, TrialResult]]
 
@@ -43,7 +58,18 @@ def conclude(plan: ConfirmationPlan, done: Done, objective: Objective, noise: No
 
 
 def _unserved(slot: Slot, result: TrialResult) -> bool:
-    return isinstance(result.outcome, Infeasible) and slot.arm != BASELINE
+    return slot.arm != BASELINE and _fault(result.outcome) is not None
+
+
+def _fault(outcome: Outcome) -> str | None:
+    """What the server itself did wrong in a start, by kind or gate; None: nothing."""
+    match outcome:
+        case Infeasible(diagnosis=found):
+            return found.kind
+        case Refused(findings=findings):
+            return next((f.gate for f in findings if f.fatal and f.gate in SERVERS_OWN), None)
+        case _:
+            return None
 
 
 def _unmeasured(plan: ConfirmationPlan, done: Done) -> dict[str, str]:
@@ -51,7 +77,7 @@ def _unmeasured(plan: ConfirmationPlan, done: Done) -> dict[str, str]:
     reasons: dict[str, str] = {}
     for index in range(len(plan.arms)):
         mine = [result.outcome for slot, result in done if slot.arm == index]
-        bad = next((o.diagnosis.kind for o in mine if isinstance(o, Infeasible)), None)
+        bad = next(filter(None, map(_fault, mine)), None)
         measured = sum(isinstance(o, Measured) for o in mine)
         if bad and index != BASELINE:
             reasons[str(index)] = f"{bad} in the confirmation"

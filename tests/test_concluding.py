@@ -10,7 +10,18 @@ import pytest
 from autotune.concluding import conclude
 from autotune.confirmation import Arm, Confirmation, ConfirmationPlan, chosen_trial
 from autotune.study.file import Objective
-from autotune.values import Config, Effective, Estimate, Infeasible, Measured, Outcome, Timings, TrialResult
+from autotune.values import (
+    Config,
+    Effective,
+    Estimate,
+    Finding,
+    Infeasible,
+    Measured,
+    Outcome,
+    Refused,
+    Timings,
+    TrialResult,
+)
 from autotune.verdict.noise import NoiseModel
 from autotune.verdict.schedule import Schedule, Slot
 
@@ -141,3 +152,34 @@ def test_goodput_counts_its_limits_by_request_and_not_twice() -> None:
     goodput = Objective(metric="goodput_req_s", constraints={P99: 0.5})
     found = confirmed([served(1000, 0.9), served(1300, 0.9)], goodput)
     assert (found.chosen, found.limits) == (1, {})
+
+
+def partly(gate: str) -> Confirmation:
+    """A finalist that is much faster in three starts, and refused by this gate in the fourth."""
+    arms = tuple(Arm(trial=n, config=CONFIGS[n]) for n in range(2))
+    slots = tuple(Slot(arm=a, block=b, seed=0) for b in range(BLOCKS) for a in range(2))
+    refused = Refused(findings=(Finding(gate=gate, message="half of them", fatal=True),))
+    fast, last = served(1300, 0.1), slots[-1]
+    done = [
+        (s, result(n, CONFIGS[s.arm], refused if s is last else fast if s.arm else served(1000, 0.1)))
+        for n, s in enumerate(slots)
+    ]
+    plan = ConfirmationPlan(
+        arms=arms, schedule=Schedule(slots=slots, finalists=1, blocks=BLOCKS), metric=LIMITED.metric
+    )
+    return conclude(plan, done, LIMITED, QUIET)
+
+
+@pytest.mark.parametrize("gate", ["failed_requests", "retractions", "token_counters"])
+def test_a_finalist_is_not_judged_by_its_good_starts_alone(gate: str) -> None:
+    """A start that is refused for what the server did counts against the finalist: nothing is claimed of it."""
+    found = partly(gate)
+    assert (found.chosen, found.judgement, found.unfit) == (0, None, (1,))
+    assert f"{gate} in the confirmation" in found.sentence
+
+
+def test_a_start_that_the_machine_spoilt_is_only_missing() -> None:
+    """Other load on the host says nothing of the finalist."""
+    found = partly("host_load")
+    assert found.chosen == 1
+    assert found.unfit == ()
