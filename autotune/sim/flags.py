@@ -120,6 +120,8 @@ def parse(argv: Sequence[str]) -> tuple[dict[str, Any], SimOptions, dict[str, Pa
     options = SimOptions(**{**named, "faults": tuple(named["faults"])})
     engine = _engine_parser(options.version)
     args = vars(engine.parse_args(rest))
+    if not 0 < args["port"] < 65536:
+        engine.error(f"argument --port: {args['port']} is out of range; give a number from 1 to 65535")
     given = {name: args[name] for name in MODELLED if args.get(name) not in (None, engine.get_default(name))}
     return args, options, given
 

@@ -54,10 +54,6 @@ class Batcher:
         self._sequence = 0
         self._ratio = self._ratio_start = min(RATIO_INIT * limits.conservativeness, 1.0)
 
-    @property
-    def waiting_count(self) -> int:
-        return sum(request.count for request in self.waiting)
-
     def submit(self, request: SimRequest, now_s: float) -> None:
         request.arrived_s = now_s
         self.waiting.append(request)

@@ -1,16 +1,9 @@
-"""A night's plan as text and as JSON. Pure."""
+"""A night's plan as text. Pure."""
 
 from __future__ import annotations
 
-import msgspec
-
 from autotune.space.bounds import Bound
 from autotune.space.plan import ExpertRow, KvFigures, NightPlan
-
-
-def to_json(plan: NightPlan) -> str:
-    """The plan as indented JSON."""
-    return msgspec.json.format(msgspec.json.encode(plan), indent=2).decode()
 
 
 def lines(plan: NightPlan) -> tuple[str, ...]:

@@ -85,11 +85,6 @@ class StudyFolder(msgspec.Struct, frozen=True):
         return self.root / "bounds.json"
 
     @property
-    def baseline(self) -> Path:
-        """What the server reported at its defaults."""
-        return self.root / "baseline.json"
-
-    @property
     def drift(self) -> Path:
         """What the baseline's starts say of the machine."""
         return self.root / "drift.json"

@@ -25,7 +25,6 @@ def _shapes(records: Records) -> Iterator[tuple[Path, Any]]:
     folder = records.folder
     yield folder.manifest, Manifest
     yield folder.bounds, Any
-    yield folder.baseline, Any
     for number in records.numbers():
         trial = records.trial(number)
         yield trial.config, Begun

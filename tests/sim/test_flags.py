@@ -88,3 +88,10 @@ def test_help_lists_every_fault(capsys: pytest.CaptureFixture[str]) -> None:
     assert stop.value.code == 0
     shown = capsys.readouterr().out
     assert all(f"  {name}" in shown for name in FAULTS)
+
+
+def test_a_port_that_cannot_be_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """Before anything is started, with the range."""
+    with pytest.raises(SystemExit):
+        parse(["--port", "99999"])
+    assert "from 1 to 65535" in capsys.readouterr().err

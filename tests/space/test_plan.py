@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from autotune.space.bounds import BoundInputs
 from autotune.space.files import find_shipped, load_model_shape, load_space
 from autotune.space.kv import KvCapacity, Memory, estimate_kv_capacity, stated_kv_capacity, weight_gb
 from autotune.space.plan import NightInputs, NightPlan, build_plan, expected_times
-from autotune.space.plan_text import duration, lines, to_json
+from autotune.space.plan_text import duration, lines
 from autotune.study.file import Study, Workload
 from autotune.study.load import load_study
 
@@ -97,7 +98,7 @@ def test_demo_has_room_to_fail_and_to_win() -> None:
 def test_json() -> None:
     """The JSON form carries the same figures."""
     _, plan = plan_of("glm5-nvfp4-tp8")
-    data = json.loads(to_json(plan))
+    data = json.loads(msgspec.json.encode(plan))
     assert data["kv"]["mean_requests"] == 2580
     assert data["kv"]["capacity"]["source"] == "study"
     assert data["times"]["night_s"] == plan.times.night_s
