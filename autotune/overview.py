@@ -5,11 +5,11 @@ from __future__ import annotations
 from autotune.brief import Brief
 from autotune.budget import Standing, eta_s, repeats_ahead
 from autotune.confirmation import chosen_trial, read_confirmation
-from autotune.standing import baseline_of, score_of, settled
+from autotune.standing import baseline_of, score_of, settled, state_of
 from autotune.study.lock import Holder, holder
 from autotune.study.record import Records
 from autotune.study.rules import parse_duration
-from autotune.values import Config, Infeasible, Interrupted, LaunchPlan, Measured, Outcome, Refused, Value
+from autotune.values import Config, LaunchPlan, Measured, Value
 
 
 class TrialLine(Value, frozen=True, kw_only=True):
@@ -87,16 +87,3 @@ def overview(brief: Brief) -> Overview:
             *(TrialLine(number=b.number, state="unsettled", params=b.config, repeat_of=b.repeat_of) for b in cut),
         ),
     )
-
-
-def state_of(outcome: Outcome) -> str:
-    """One word for what became of a trial."""
-    match outcome:
-        case Measured():
-            return "measured"
-        case Infeasible(diagnosis=found):
-            return found.kind
-        case Refused():
-            return "refused"
-        case Interrupted():
-            return "interrupted"

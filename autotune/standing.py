@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from autotune.budget import is_trial
 from autotune.drifting import steadied
 from autotune.study.file import Objective
-from autotune.values import Interrupted, Measured, TrialResult
+from autotune.values import Infeasible, Interrupted, Measured, Outcome, Refused, TrialResult
 from autotune.verdict.noise import group_trials
 from autotune.verdict.objective import violations
 from autotune.verdict.recommend import rank
@@ -49,6 +49,19 @@ def keeping(results: Sequence[TrialResult], objective: Objective) -> list[TrialR
 def score_of(result: TrialResult | None) -> float | None:
     """The score of a measured trial."""
     return result.outcome.score.value if result and isinstance(result.outcome, Measured) else None
+
+
+def state_of(outcome: Outcome) -> str:
+    """One word for what became of a trial: measured, refused, interrupted, or the kind of failure."""
+    match outcome:
+        case Measured():
+            return "measured"
+        case Infeasible(diagnosis=found):
+            return found.kind
+        case Refused():
+            return "refused"
+        case Interrupted():
+            return "interrupted"
 
 
 def _keeps_limits(outcome: Measured, objective: Objective) -> bool:

@@ -9,6 +9,7 @@ from datetime import datetime
 import msgspec
 
 from autotune.space.inputs import Bound
+from autotune.standing import state_of
 from autotune.study.file import Objective, Workload
 from autotune.values import Config, Infeasible, Interrupted, Measured, ParamValue, Refused, TrialResult, Value
 from autotune.verdict.confirm import Judgement
@@ -130,16 +131,8 @@ def _what_failed(facts: Facts) -> str:
 
 
 def state(result: TrialResult) -> str:
-    """One word: measured, refused, interrupted, or the kind of failure."""
-    match result.outcome:
-        case Measured():
-            return "measured"
-        case Infeasible(diagnosis=found):
-            return found.kind
-        case Refused():
-            return "refused"
-        case Interrupted():
-            return "interrupted"
+    """See ``standing.state_of``."""
+    return state_of(result.outcome)
 
 
 def reason(result: TrialResult) -> str:
