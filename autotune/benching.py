@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import msgspec
 
-from autotune.engines import engine
+from autotune.engines import ENGINES, engine
 from autotune.engines.base import Counters
 from autotune.errors import InputError
 from autotune.load.driver import run_load
@@ -24,6 +24,7 @@ from autotune.rig import FETCH_S, fetcher
 from autotune.study.file import EngineSpec, Objective, Study, Workload
 from autotune.study.rules import RULES, Known, Problem
 from autotune.values import Measurement, Value
+from autotune.verdict.objective import METRICS
 
 CONCURRENCY = 64
 """Requests in flight where neither a number nor a rate is asked for."""
@@ -64,7 +65,7 @@ def bench(
     should_stop: Callable[[], str | None] = lambda: None,
 ) -> Benched:
     """Measure once. Raises InputError for a workload that makes no sense or a server that does not answer."""
-    check_workload(ask.workload)
+    check(ask)
     parse_target(ask.url)
     watch = _Watch(on_progress, should_stop, STALL_S if ask.workload.stream else math.inf)
     with _control(ask) as client, tempfile.TemporaryDirectory(prefix="autotune-bench-") as folder:
@@ -78,15 +79,17 @@ def bench(
     )
 
 
-def check_workload(workload: Workload) -> None:
+def check(ask: BenchAsk) -> None:
     """The rules of a study file, told in the words of the command line. Raises InputError."""
-    study = Study(name="bench", engine=EngineSpec(command=["server"]), workload=workload)
+    spec = EngineSpec(kind=ask.engine, command=["server"])
+    study = Study(name="bench", engine=spec, workload=ask.workload, objective=Objective(metric=ask.metric))
     try:
         for rule in RULES:
-            rule(study, Known())
+            rule(study, Known(metrics=tuple(METRICS), engines=tuple(ENGINES)))
     except Problem as problem:
-        text = str(problem).replace("workload.", "--").replace("_", "-")
-        raise InputError(f"bench: {text}") from None
+        key, text = problem.key, str(problem).removeprefix(f"{problem.key}: ")
+        option = "--engine" if key == "engine.kind" else f"--{key.rpartition('.')[2].replace('_', '-')}"
+        raise InputError(f"bench: {option}: {text}") from None
 
 
 class _Watch:

@@ -67,6 +67,17 @@ def test_no_server_answers() -> None:
         bench(BenchAsk(url="http://127.0.0.1:9", workload=WORKLOAD))
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "near"), [("--metric", "ttft_p99", "ttft_p99_s"), ("--engine", "sgl", "sglang")]
+)
+def test_an_unknown_name_is_told_before_anything_is_sent(option: str, value: str, near: str) -> None:
+    """A load takes a minute: its names are checked first, and the nearest is named."""
+    ran = CliRunner().invoke(app, ["bench", "--url", "http://127.0.0.1:9", option, value])
+    assert isinstance(ran.exception, InputError)
+    assert f"{option}: " in str(ran.exception)
+    assert f"did you mean {near}?" in str(ran.exception)
+
+
 def test_a_workload_without_sense() -> None:
     """The rules of a study hold here too, told with the options' names."""
     with pytest.raises(InputError, match="--range-ratio: 3 is out of range"):
