@@ -96,6 +96,8 @@ def read_brief(path: Path, name: str = "") -> Brief:
     if name:
         study = msgspec.structs.replace(study, name=name)
     kind = engine(study.engine.kind)
+    if not study.space.file and study.engine.kind == "command":
+        raise InputError(f"{path.name}: space.file is missing; the engine 'command' has no search space of its own")
     space = load_space(study.space.file or study.engine.kind, beside=path)
     installed = find_engine(study.engine, os.environ)
     space = with_defaults(space, _set_by_command(space, study, installed.version or study.engine.version))

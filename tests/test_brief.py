@@ -88,3 +88,13 @@ def test_a_memory_fraction_that_is_none(tmp_path: Path, text: str) -> None:
     """The key is named, no traceback."""
     with pytest.raises(InputError, match=r"engine\.command"):
         expected_kv(read_brief(with_flags(tmp_path, f"--mem-fraction-static={text}")))
+
+
+def test_an_unknown_server_needs_a_space_of_its_own(tmp_path: Path) -> None:
+    """Nothing can be searched behind ``kind = "command"`` without one: the key is named."""
+    path = tmp_path / "any.toml"
+    path.write_text(
+        'name = "any"\n[engine]\nkind = "command"\ncommand = ["serve", "{port}"]\n[workload]\nconcurrency = 4\n'
+    )
+    with pytest.raises(InputError, match=r"any\.toml: space\.file is missing"):
+        read_brief(path)
