@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from autotune.confirmation import Confirmation
+from autotune.confirmation import CLAIMED_GAIN, Confirmation
 from autotune.doctor import Examination
 from autotune.events import NightEnded
 from autotune.overview import Overview, TrialLine
@@ -98,5 +98,8 @@ def confirmation_text(found: Confirmation) -> str:
         lines.append(f"  {found.plan.metric}: {values or 'no measured start'}{why}")
     lines.append(f"verdict: {found.sentence}")
     if found.headline and found.headline.kind == "no difference" and found.needed_starts:
-        lines.append(f"  {found.needed_starts} starts a side would find a gain of 10 % at this noise nine times in ten")
+        share = f"{100 * CLAIMED_GAIN:.0f} %"
+        lines.append(
+            f"  {found.needed_starts} starts a side would find a gain of {share} at this noise nine times in ten"
+        )
     return "\n".join(lines)
