@@ -51,7 +51,12 @@ def examine(brief: Brief, carry: SelfTest = self_test) -> Examination:
 
     Raises InputError for a study that cannot be searched at all.
     """
-    still = (
+    return Examination(study=brief.study.name, checks=(*look(brief), _generator(brief, carry)))
+
+
+def look(brief: Brief) -> tuple[Check, ...]:
+    """The checks that need no load and take no time: also made at the start of a night."""
+    return (
         _engine(brief),
         *_program(brief),
         *_model(brief),
@@ -61,8 +66,6 @@ def examine(brief: Brief, carry: SelfTest = self_test) -> Examination:
         _disk(brief),
         *_limits(brief),
     )
-    checks = (*still, _generator(brief, carry))
-    return Examination(study=brief.study.name, checks=checks)
 
 
 def _engine(brief: Brief) -> Check:
@@ -135,7 +138,7 @@ def _disk(brief: Brief) -> Check:
 
 
 def _limits(brief: Brief) -> list[Check]:
-    need = brief.study.workload.concurrency + 256
+    need = brief.study.workload.peak + 256
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     enough = hard in (resource.RLIM_INFINITY,) or hard >= need
     checks = [Check(name="open files", ok=enough, text=f"{need} needed, {hard} allowed")]

@@ -7,18 +7,20 @@ from collections.abc import Callable
 
 from autotune.events import LoadProgress, Phase, PhaseEntered
 from autotune.load.driver import run_load
-from autotune.load.gates import Surroundings
-from autotune.load.records import RawRun
 from autotune.load.reduce import reduce
 from autotune.load.spec import LoadSpec, Progress
-from autotune.rig import Rig
+from autotune.rig import Rig, control_client, fetcher
 from autotune.server.serve import LoadGuard, RunningServer
 from autotune.server.watchdog import Alarm, LoadLimits
+from autotune.study.file import Workload
 from autotune.surroundings import Onlooker
 from autotune.trouble import Retry, Trouble
-from autotune.values import Effective, Interrupted, Measured, Outcome, Refused, Value
+from autotune.values import Effective, Interrupted, Measured, Measurement, Outcome, Refused, Value
+from autotune.verdict.curve import Level, answering_level
 from autotune.verdict.objective import score
 
+SETTLE_S = 10.0
+SINGLE = "0"
 FAILING_AFTER = 16
 """Requests that must have failed before a load of failures is given up early."""
 
@@ -63,27 +65,56 @@ class Watch:
 
 
 def measure(rig: Rig, load: Load, server: RunningServer) -> Outcome | Trouble | Retry:
-    """One load on a server that is ready."""
-    watch = Watch(rig, server.guard(_limits(rig)), rig.study.workload.failed_limit)
+    """All loads of one start, on a server that is ready, and the score among them."""
+    levels: list[Level] = []
+    for workload in rig.study.workload.loads():
+        if levels:
+            _settle(rig, server)
+        seen = _load_once(rig, load, server, workload)
+        if not isinstance(seen, Measurement):
+            return seen
+        levels.append(Level(concurrency=workload.concurrency, measurement=seen))
+    return _scored(rig, load, levels)
+
+
+def _load_once(rig: Rig, load: Load, server: RunningServer, workload: Workload) -> Measurement | Interrupted | Trouble:
+    watch = Watch(rig, server.guard(_limits(rig)), workload.failed_limit)
     onlooker = Onlooker(rig, server)
-    raw = run_load(_spec(rig, load, server), _reporter(rig, load.number, (watch, onlooker)), watch.why_stop)
+    spec = _spec(rig, load, server, workload)
+    raw = run_load(spec, _reporter(rig, load.number, (watch, onlooker)), watch.why_stop)
     if watch.cancelled:
         return Interrupted(reason=watch.cancelled)
     if trouble := _trouble(watch, server):
         return trouble
-    return _reduce(rig, load, raw, onlooker.result())
+    return reduce(raw, workload, rig.study.objective, onlooker.result(), rig.gates)
+
+
+def _settle(rig: Rig, server: RunningServer) -> None:
+    """Wait until the server has let go of the last load's requests, as far as its counters tell."""
+    end_s = rig.waiting.clock.now() + SETTLE_S
+    last: int | None = None
+    with control_client(server.plan) as client:
+        while rig.waiting.clock.now() < end_s and not rig.waiting.cancel.reason():
+            made = rig.engine.counters(fetcher(client, rig.waiting)).generated_tokens
+            if made == last:  # also where nothing is counted
+                return
+            last = made
+            rig.waiting.pause()
 
 
 def _limits(rig: Rig) -> LoadLimits:
     return LoadLimits(stall_s=rig.study.timeouts.load_stall_s)
 
 
-def _spec(rig: Rig, load: Load, server: RunningServer) -> LoadSpec:
+def _spec(rig: Rig, load: Load, server: RunningServer, workload: Workload) -> LoadSpec:
     key = rig.study.engine.api_key_env
+    # Each load has prompts of its own: those of the level before are in the server's cache.
+    level = (workload.concurrency,) if rig.study.workload.levels else ()
     return LoadSpec(
         base_url=server.plan.base_url,
-        workload=rig.study.workload,
-        seed=(rig.study.seed, rig.prompts, load.number, load.attempt),
+        workload=workload,
+        level=str(workload.concurrency) if level else SINGLE,
+        seed=(rig.study.seed, rig.prompts, load.number, load.attempt, *level),
         folder=str(rig.records.trial(load.number).load),
         api_key=os.environ.get(key, "") if key else "",
         model=server.plan.model_name,
@@ -140,12 +171,13 @@ def _trouble(watch: Watch, server: RunningServer) -> Trouble | None:
     )
 
 
-def _reduce(rig: Rig, load: Load, raw: RawRun, around: Surroundings) -> Outcome | Retry:
-    """From the raw records to a score, or to the reason why there is none."""
-    study = rig.study
-    measurement = reduce(raw, study.workload, study.objective, around, rig.gates)
+def _scored(rig: Rig, load: Load, levels: list[Level]) -> Outcome | Retry:
+    """From what was measured to a score, or to the reason why there is none."""
+    objective, named = rig.study.objective, rig.study.workload.concurrency
+    measurement = answering_level(levels, objective, named).measurement
     if measurement.refused:
         refused = Refused(findings=measurement.refused, measurement=measurement, effective=load.effective)
         shown = "; ".join(finding.message for finding in measurement.refused)
         return Retry(reason=f"measurement refused: {shown}", kind="refused", refused=refused)
-    return Measured(score=score(measurement, study.objective), measurement=measurement, effective=load.effective)
+    curve = tuple(level.figures() for level in levels) if len(levels) > 1 else ()
+    return Measured(score=score(measurement, objective), measurement=measurement, effective=load.effective, curve=curve)

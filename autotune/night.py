@@ -145,7 +145,7 @@ def open_night(brief: Brief, say: Listener, waiting: Waiting) -> Iterator[Night]
         manifest = write_manifest(brief)
         waiting = msgspec.structs.replace(waiting, clock=BeatingClock(waiting.clock, lambda: beat(folder)))
         clean_up(brief, manifest, say, waiting)
-        raise_descriptor_limit(brief.study.workload.concurrency + SPARE_DESCRIPTORS)
+        raise_descriptor_limit(brief.study.workload.peak + SPARE_DESCRIPTORS)
         rig = _rig(brief, manifest, say, waiting)
         with Searcher.open(brief.study.name, brief.study.storage or folder.database, strategy(brief.study)) as searcher:
             night = Night(brief=brief, rig=rig, searcher=searcher)

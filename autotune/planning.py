@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from autotune.brief import Brief, expected_kv
+from autotune.budget import Standing, repeats_ahead
 from autotune.engines.base import Where
 from autotune.server.gpu import find_gpu
 from autotune.space.plan import NightInputs, NightPlan, build_plan
+from autotune.study.file import Budget, Workload
 from autotune.study.record import Records
 from autotune.study.rules import parse_duration
 from autotune.values import Measured
@@ -24,16 +28,30 @@ def plan_night(brief: Brief) -> NightPlan:
     starts_s, trials_s = _measured_times(brief)
     night = NightInputs(
         study=study.name,
-        load=study.workload,
+        load=_all_loads(study.workload),
         trials=study.budget.trials,
         wall_clock_s=parse_duration(study.budget.wall_clock),
         command=plan.argv,
-        confirm_starts=2 * study.budget.confirm_starts + 2 if study.budget.confirm_starts else 0,
+        confirm_starts=_further_starts(study.budget),
         weight_gb=brief.total_weight_gb(),
         start_s=_mean(starts_s),
         trial_s=_mean(trials_s),
     )
     return build_plan(brief.space, brief.bound_inputs(kv), night)
+
+
+def _all_loads(workload: Workload) -> Workload:
+    """The times of all loads of one start, as if they were one."""
+    count = len(workload.loads())
+    times = {name: count * getattr(workload, name) for name in ("min_s", "max_s", "warmup_max_s")}
+    return msgspec.structs.replace(workload, **times)
+
+
+def _further_starts(budget: Budget) -> int:
+    """Starts beside the trials: those of the confirmation, and the baseline's again and again."""
+    confirming = 2 * budget.confirm_starts + 2 if budget.confirm_starts else 0
+    begun = Standing(settled=1, spent_s=0.0, trial_s=None)
+    return confirming + repeats_ahead(begun, budget.trials, budget.baseline_every)
 
 
 def _measured_times(brief: Brief) -> tuple[list[float], list[float]]:

@@ -139,13 +139,26 @@ class Diagnosis(Value, frozen=True, kw_only=True):
     stage: str | None = None
 
 
+class LevelFigures(Value, frozen=True, kw_only=True):
+    """The steady figures of a load at one concurrency; ``refused`` names the gates that it did not pass."""
+
+    concurrency: int
+    steady: dict[str, float]
+    refused: tuple[str, ...] = ()
+
+
 class Measured(Value, frozen=True, kw_only=True, tag="measured"):
-    """The trial has a score. ``score`` is the objective's value (greater is better unless it says minimise)."""
+    """The trial has a score. ``score`` is the objective's value (greater is better unless it says minimise).
+
+    ``curve`` has all loads of the start where there were several, by concurrency; ``measurement`` is the one that
+    answers the objective.
+    """
 
     score: Estimate
     measurement: Measurement
     effective: Effective
     stopped_early: bool = False
+    curve: tuple[LevelFigures, ...] = ()
 
 
 class Infeasible(Value, frozen=True, kw_only=True, tag="infeasible"):

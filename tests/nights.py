@@ -72,12 +72,13 @@ parameters = {parameters}
 input_tokens = 8
 output_tokens = 8
 concurrency = 160
-stream = false
+stream = {stream}
 min_s = 0.3
 max_s = 0.5
 warmup_max_s = 0.5
 precision = 0.5
 {workload}
+{objective}
 [budget]
 trials = {trials}
 wall_clock = "30m"
@@ -102,6 +103,8 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     flags: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ("max_running_requests", "cuda_graph_max_bs")
     workload: str = ""
+    stream: bool = False
+    objective: str = ""
     trials: int = 3
     confirm: int = 0
     baseline_every: int = 0
@@ -113,6 +116,7 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
         values = msgspec.structs.asdict(self)
         values["flags"] = "".join(f", {json.dumps(flag)}" for flag in self.flags)
         values["parameters"] = json.dumps(self.parameters)
+        values["stream"] = json.dumps(self.stream)
         path = folder / "study.toml"
         path.write_text(TEMPLATE.format(model=ROOT / "studies/models/demo.json", **values))
         return path

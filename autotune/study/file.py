@@ -74,6 +74,8 @@ class Workload(Value, frozen=True, kw_only=True):
     ``range_ratio`` r draws lengths uniformly from [max(1, len * r), len]; 1.0 is a fixed length.
     ``arrival`` "closed" keeps ``concurrency`` requests in flight; "open" sends ``request_rate`` per second
     (Poisson) and never more than ``concurrency`` at once where that is set.
+    ``levels`` are several concurrencies of a closed loop that one server start answers, one load each, ``concurrency``
+    among them: the objective is taken there, or at the best level that holds the objective's constraints.
     A load ends when the relative half-width of the 95 % interval of the objective is at most ``precision``,
     not before ``min_s`` and not after ``max_s`` seconds of steady window; warm-up comes before, at most
     ``warmup_max_s``.
@@ -86,6 +88,7 @@ class Workload(Value, frozen=True, kw_only=True):
     range_ratio: float = 1.0
     arrival: Literal["closed", "open"] = "closed"
     concurrency: int = 0
+    levels: list[int] = []
     request_rate: float = 0.0
     route: Literal["generate", "completions"] = "generate"
     stream: bool = True
@@ -98,6 +101,17 @@ class Workload(Value, frozen=True, kw_only=True):
     token_id_low: int = 1000
     token_id_high: int = 30000
     workers: int = 0
+
+    @property
+    def peak(self) -> int:
+        """The most requests that are in flight at once."""
+        return max(self.concurrency, *self.levels) if self.levels else self.concurrency
+
+    def loads(self) -> tuple[Workload, ...]:
+        """The loads that one start answers, from the lightest to the heaviest."""
+        if not self.levels:
+            return (self,)
+        return tuple(msgspec.structs.replace(self, concurrency=level, levels=[]) for level in sorted(self.levels))
 
 
 class Objective(Value, frozen=True, kw_only=True):

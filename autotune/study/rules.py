@@ -132,6 +132,19 @@ def _arrival(study: Study, known: Known) -> None:
         raise Problem("workload.request_rate", "is not used by a closed loop", 'remove it or write arrival = "open"')
 
 
+def _levels(study: Study, known: Known) -> None:
+    workload = study.workload
+    if not workload.levels:
+        return
+    if workload.arrival != "closed":
+        raise Problem("workload.levels", "are numbers of requests in flight", 'remove them or write arrival = "closed"')
+    if len(set(workload.levels)) < len(workload.levels) or not all(0 < n <= 1_000_000 for n in workload.levels):
+        raise Problem("workload.levels", "are not distinct numbers of requests", "write such as levels = [64, 256]")
+    if workload.concurrency not in workload.levels:
+        remedy = f"add {workload.concurrency}, or set workload.concurrency to the level that counts"
+        raise Problem("workload.levels", "lacks workload.concurrency", remedy)
+
+
 def _workload_order(study: Study, known: Known) -> None:
     workload = study.workload
     if workload.min_s > workload.max_s:
@@ -258,6 +271,7 @@ RULES: tuple[Rule, ...] = (
     _spans,
     _overrides,
     _arrival,
+    _levels,
     _workload_order,
     _objective,
     _sampler,

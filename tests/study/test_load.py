@@ -125,6 +125,14 @@ def test_wrong_keys_and_types_are_named(key: str, value: Any, words: str) -> Non
         ("workload.concurrency", 0, 'workload.concurrency: is missing; arrival = "closed" needs'),
         ("workload.arrival", "open", "workload.request_rate: is missing"),
         ("workload.request_rate", 4.0, "workload.request_rate: is not used by a closed loop"),
+        ("workload.levels", [16, 32], "workload.levels: lacks workload.concurrency; add 64, or set"),
+        ("workload.levels", [64, 64], "workload.levels: are not distinct numbers"),
+        ("workload.levels", [64, 0], "workload.levels: are not distinct numbers"),
+        (
+            "workload",
+            {"arrival": "open", "request_rate": 8, "levels": [64]},
+            "workload.levels: are numbers of requests",
+        ),
         ("workload.range_ratio", 0.0, "workload.range_ratio: 0 is out of range; give a number above 0 and at most 1"),
         ("workload.range_ratio", 1.5, "workload.range_ratio: 1.5 is out of range"),
         ("workload.precision", 1.0, "above 0 and below 1"),
@@ -137,6 +145,7 @@ def test_wrong_keys_and_types_are_named(key: str, value: Any, words: str) -> Non
         ("search.sampler", "gp", "search.sampler: 'gp' is not known; use one of tpe, random"),
         ("budget.wall_clock", "8 hours", "budget.wall_clock: '8 hours' is not a duration; write it as 90s, 45m"),
         ("budget.wall_clock", "0s", "budget.wall_clock: is zero"),
+        ("budget.baseline_every", -1, "budget.baseline_every: -1 is out of range"),
         ("budget.trials", 0, "budget.trials: 0 is out of range"),
         ("timeouts.start_s", 0.0, "timeouts.start_s: 0 is out of range"),
         ("space.override", {"limit": {"low": 9.0, "high": 3.0}}, "space.override.limit.low: 9 is above high (3)"),
@@ -161,6 +170,25 @@ def test_harmless_names_are_not_taken_for_secrets() -> None:
     """TOKENIZERS_PARALLELISM has no token in it."""
     env = {"TOKENIZERS_PARALLELISM": "false", "MONKEY": "1", "API_KEY": ""}
     assert study_of(with_key("engine.env", env), KNOWN).engine.env == env
+
+
+def test_latencies_of_tokens_need_streaming() -> None:
+    """As an objective and as a limit; the time to the end of a request does not."""
+    for key, value in (("metric", "ttft_p99_s"), ("constraints", {"ttft_p99_s": 1.0})):
+        data = with_key("workload.stream", False) | {"objective": {key: value}}
+        assert "ttft_p99_s cannot be seen without streaming; write workload.stream = true" in refusal(data)
+    data = with_key("workload.stream", False) | {"objective": {"metric": "e2e_p99_s"}}
+    assert study_of(data, Known()).objective.metric == "e2e_p99_s"
+
+
+def test_the_levels_of_one_start_are_loads_from_light_to_heavy() -> None:
+    """Each is a workload of its own with that concurrency; without levels there is one."""
+    workload = study_of(with_key("workload.levels", [256, 16, 64]), KNOWN).workload
+    assert [load.concurrency for load in workload.loads()] == [16, 64, 256]
+    assert all(load.levels == [] for load in workload.loads())
+    assert workload.peak == 256
+    single = study_of(base(), KNOWN).workload
+    assert (single.loads(), single.peak) == ((single,), 64)
 
 
 def test_an_open_loop_needs_no_concurrency() -> None:
