@@ -24,9 +24,6 @@ PRIOR_JOINS_DF = 2
 DRIFT_LEVEL = 0.005
 """Blocks are taken out of the comparison when they differ at this level. Without it the comparison is still
 valid (every block has every arm), only wider; a small level keeps the choice from bending the claim."""
-ALIKE_LEVEL = 0.05
-"""Blocks are taken out as well when they are more alike than chance has it, at this level: then neighbours differ (a
-machine that is fast on every other start), and only a comparison inside blocks knows how much."""
 CONFLICT_LEVEL = 0.0025
 """The study's noise is left out when it is larger than the confirmation's at this level."""
 QUIET_LEVEL = 0.2
@@ -92,7 +89,7 @@ def least_squares(starts: Sequence[Start], logs: Floats, arms: Sequence[int], *,
 
 
 def blocks_differ(starts: Sequence[Start], logs: Floats) -> bool:
-    """F test of the blocks over the starts that belong to one: further apart, or more alike, than chance has it."""
+    """F test of the blocks over the starts that belong to one, at ``DRIFT_LEVEL``."""
     inside = [i for i, s in enumerate(starts) if s.block is not None]
     chosen = [starts[i] for i in inside]
     arms = sorted({s.arm for s in chosen} - {BASELINE})
@@ -104,8 +101,7 @@ def blocks_differ(starts: Sequence[Start], logs: Floats) -> bool:
     if blocked.df < 3 or more < 1 or blocked.squares <= 0:
         return False
     ratio = (plain.squares - blocked.squares) / more / (blocked.squares / blocked.df)
-    apart, alike = stats.f.sf(ratio, more, blocked.df), stats.f.cdf(ratio, more, blocked.df)
-    return bool(apart < DRIFT_LEVEL or alike < ALIKE_LEVEL)
+    return float(stats.f.sf(ratio, more, blocked.df)) < DRIFT_LEVEL
 
 
 def _complete(starts: Sequence[Start], arms: Sequence[int]) -> bool:

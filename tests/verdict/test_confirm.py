@@ -222,16 +222,3 @@ def test_quiet_repeats_of_the_search_do_not_vouch_for_noisy_starts() -> None:
         starts = confirmation((0.0,), 0.09, np.random.default_rng(seed), blocks=3)
         claims += judge(starts, metric=THROUGHPUT, noise=quiet).winner != BASELINE
     assert claims <= 0.07 * 300
-
-
-def test_a_machine_that_alternates_is_compared_inside_blocks() -> None:
-    """Fast on every other start: blocks are more alike than chance has it, and neighbours differ by what it takes."""
-    arms = ((0, 1), (0, 1), (1, 0), (0, 1), (0, 1))
-    starts = [
-        Start(arm=arm, block=block, value=(1000.0, 1200.0)[place] + block)
-        for block, order in enumerate(arms)
-        for place, arm in enumerate(order)
-    ]
-    found = judge(starts, metric=THROUGHPUT)
-    assert found.by_block
-    assert found.winner == BASELINE
