@@ -29,6 +29,7 @@ def report(runs: Sequence[Run], budget: int) -> str:
         parts += [f"### {title}", "", *_summary(chosen, budget), ""]
     middle = [r for r in runs if r.noise == 0.05]
     parts += ["### Median starts to within 3 %, by surface, 5 % noise", "", *_matrix(middle, budget, _surface), ""]
+    parts += ["### Mean regret after 20 starts, %, by surface, 5 % noise", "", *_regrets(middle), ""]
     held_out = [r for r in middle if r.family in HELD_OUT]
     if held_out:
         title = "### The same on random settings, by the number of parameters"
@@ -84,6 +85,16 @@ def _matrix(runs: Sequence[Run], budget: int, column: object) -> list[str]:
             found = line(name, _curves([r for r in runs if column(r) == wanted], name))
             cells.append(shown(found.starts, budget))
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def _regrets(runs: Sequence[Run]) -> list[str]:
+    """How far off a method is where it is off: medians hide it."""
+    columns = list(dict.fromkeys(r.family for r in runs))
+    lines = ["| method | " + " | ".join(columns) + " |", "| --- |" + " --- |" * len(columns)]
+    for name in _methods(runs):
+        found = [[c.regret[LOOKS[-1] - 1] for c in _curves([r for r in runs if r.family == f], name)] for f in columns]
+        lines.append(f"| {name} | " + " | ".join(f"{100 * sum(x) / len(x):.1f}" for x in found) + " |")
     return lines
 
 
