@@ -8,11 +8,13 @@ import pytest
 
 from autotune.drifting import DriftRecord
 from autotune.overview import overview
+from autotune.search import Region, Searcher, Suggestion
 from autotune.standing import settled
 from autotune.study.record import read_record
 from autotune.trial import Ticket
 from autotune.tune import tune
-from autotune.values import Infeasible, Outcome
+from autotune.values import Config, Infeasible, Outcome, ParamValue
+from autotune.verdict.noise import group_trials
 from tests.nights import OOM, Night, records, score
 
 from .played import Killed, Stage, killed_at, linear
@@ -91,6 +93,25 @@ def test_a_baseline_that_fails_later_does_not_end_the_night(stage: Stage) -> Non
     assert stage.asked_of("repeat") == [3, 6]
     failed = [r for r in records(stage.study).results() if isinstance(r.outcome, Infeasible)]
     assert [r.number for r in failed] == [3, 6]
+
+
+def test_a_repeat_that_the_search_wants_is_told_as_one(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is written down as a repeat of its trial, counts as a trial, and is pooled with it."""
+    params: dict[str, ParamValue] = {"max_running_requests": 64, "cuda_graph_max_bs": 64}
+
+    def ask(searcher: Searcher, region: Region) -> Suggestion:
+        number = searcher.next_number
+        return Suggestion(number=number, config=Config(params=params), repeat_of=None if number == 1 else 1)
+
+    monkeypatch.setattr(Searcher, "ask", ask)
+    with stage.night() as night:
+        ended = tune(night)
+        history = night.searcher.history
+    assert ended.settled == TRIALS
+    assert stage.asked_of("repeat") == list(range(2, TRIALS + 2))
+    assert [r.number for r in history if r.repeat_of == 1] == [2, 4, 5, 7, 8]
+    [_, tried] = group_trials(records(stage.study).results())
+    assert tried.trials == (1, 2, 4, 5, 7, 8)
 
 
 def test_no_repeat_is_begun_that_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

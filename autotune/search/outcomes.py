@@ -24,6 +24,7 @@ from autotune.values import (
     Refused,
     TrialResult,
 )
+from autotune.verdict.objective import metric_of
 
 FEASIBLE = "feasible"
 EVIDENCE_LINES = 8
@@ -139,7 +140,7 @@ def _figures(measurement: Measurement) -> dict[str, Any]:
 
 
 def _constraints(result: TrialResult, limits: Mapping[str, float]) -> dict[str, float] | None:
-    """Positive where violated. A latency limit counts as its relative excess, an infeasible trial as 1."""
+    """Positive where violated. A limit counts as the share by which it is missed, an infeasible trial as 1."""
     match result.outcome:
         case Infeasible():
             return {FEASIBLE: 1.0, **dict.fromkeys(limits, 1.0)}
@@ -152,7 +153,9 @@ def _constraints(result: TrialResult, limits: Mapping[str, float]) -> dict[str, 
 
 def _excess(measurement: Measurement, name: str, limit: float) -> float:
     seen = measurement.steady.get(name)
-    return 0.0 if seen is None else (seen - limit) / limit
+    if seen is None:
+        return 0.0
+    return (seen - limit) / limit * (1.0 if metric_of(name).direction == "minimise" else -1.0)
 
 
 def _local_time(text: str) -> datetime | None:

@@ -59,6 +59,7 @@ trials = {trials}
 wall_clock = "6h"
 infeasible_in_a_row = 1000
 confirm_starts = 0
+baseline_every = 0
 [timeouts]
 start_s = 60
 start_silence_s = 3

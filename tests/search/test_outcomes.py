@@ -57,6 +57,14 @@ def test_latency_limits_are_constraints_by_their_relative_excess() -> None:
     assert trial.constraints == {"feasible": -1.0, "ttft_p99_s": 0.5}
 
 
+def test_the_limit_of_a_throughput_is_the_least_that_is_wanted() -> None:
+    """Half of it is violated by a half; more than it is none."""
+    for seen, excess in ((5.0, 0.5), (12.0, -0.2)):
+        outcome = measured(1.0, request_throughput_req_s=seen)
+        trial = frozen_trial(result(1, {}, outcome), Place(), {"request_throughput_req_s": 10.0})
+        assert trial.constraints["request_throughput_req_s"] == pytest.approx(excess)
+
+
 def test_a_time_that_cannot_be_read_is_the_time_of_telling() -> None:
     """Nothing about a clock may cost a trial."""
     import msgspec
