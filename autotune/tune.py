@@ -5,6 +5,7 @@ from __future__ import annotations
 from autotune.budget import Standing, baseline_due, eta_s, repeats_ahead, stuck, why_stop
 from autotune.confirm import Ask, confirm, reserve_s
 from autotune.confirmation import chosen_trial, read_confirmation
+from autotune.doctor import look
 from autotune.drifting import DriftRecord, record_of, steadied
 from autotune.errors import NightStopped
 from autotune.events import NightEnded, NightStarted, Note, TrialSettled, TrialStarted
@@ -47,6 +48,9 @@ def _greet(night: Night) -> None:
     )
     for frozen in night.brief.frozen():
         night.rig.say(Note(text=f"{frozen.name}: {frozen.reason}", level="warning"))
+    for check in look(night.brief):
+        if not check.ok:
+            night.rig.say(Note(text=f"doctor: {check.name}: {check.text}", level="warning"))
 
 
 def _baseline(night: Night) -> TrialResult | None:
