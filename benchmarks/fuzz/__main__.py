@@ -82,8 +82,8 @@ def main() -> int:
         "| --- | ---: | ---: | ---: |",
         *lines,
         "",
-        "Found on the way and mended: a raw load record with damaged bytes (zlib, zipfile), numbers with two points in a"
-        " log, infinite sizes in a model config.",
+        "Found on the way and mended: a raw load record with damaged bytes (zlib, zipfile), numbers with two points in"
+        " a log, infinite sizes in a model config.",
     ]
     asked.output.write_text("\n".join(text) + "\n")
     return 0
