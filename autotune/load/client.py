@@ -133,6 +133,9 @@ class Slot:
             self.task = asyncio.get_running_loop().create_task(self._connect_and_send())
 
     def cancel(self, now: float) -> None:
+        if self.task is not None and not self.task.done():
+            # Still waiting for a connection: never sent.
+            self.sent = now
         self.drop()
         self.client.settle(self, CANCELLED, "", now)
 

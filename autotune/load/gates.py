@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autotune.engines.base import Counters
+from autotune.load import waiting
 from autotune.load.records import CANCELLED, FAILED, OK, RawRun
 from autotune.load.sample import Sample, Window
 from autotune.load.timeline import trending
@@ -30,6 +31,7 @@ class GateLimits(Value, frozen=True, kw_only=True):
     prompt_tokens_share: float = 0.02
     starved_share: float = 0.05
     starved_times: float = 2.0
+    accounted_share: float = 0.4
     cached_share: float = 0.05
     retractions_note: float = 0.05
     retractions: float = 0.5
@@ -94,17 +96,24 @@ def generator_gate(seen: Seen) -> Iterator[Finding]:
 def _in_flight(seen: Seen) -> Iterator[Finding]:
     client, limits, workload = seen.raw.meta.client, seen.limits, seen.workload
     if workload.arrival == "open":
-        if workload.concurrency <= 0 and client.late_max_s > limits.late_s:
-            message = f"requests were sent up to {client.late_max_s:.2f} s after they were due; raise workload.workers"
-            yield _fatal("generator_late", message, client.late_max_s, limits.late_s)
+        late_s = max(client.late_max_s, waiting.late_s(seen.raw))
+        if workload.concurrency <= 0 and late_s > limits.late_s:
+            message = f"requests were sent up to {late_s:.2f} s after they were due; raise workload.workers"
+            yield _fatal("generator_late", message, late_s, limits.late_s)
         return
     if seen.window is None:
         return
     inside = [n for t, n in client.in_flight if seen.window.start <= t <= seen.window.end]
     share = float(np.median(inside)) / workload.concurrency if inside else 1.0
+    sent = waiting.sent(seen.raw, seen.window) / workload.concurrency
     if share < limits.in_flight_share:
         message = f"only {share:.0%} of the {workload.concurrency} requests were in flight: the client did not keep up"
         yield _fatal("in_flight", message, share, limits.in_flight_share)
+    elif sent < limits.in_flight_share:
+        message = (
+            f"only {sent:.0%} of the {workload.concurrency} requests were sent, the others waited for a connection"
+        )
+        yield _fatal("in_flight", message, sent, limits.in_flight_share)
 
 
 def failed_gate(seen: Seen) -> Iterator[Finding]:
@@ -145,17 +154,18 @@ def prompts_gate(seen: Seen) -> Iterator[Finding]:
 
 def starved_gate(seen: Seen) -> Iterator[Finding]:
     """Requests that were passed over all the time: the latencies of those that were answered leave them out."""
-    table, limits = seen.raw.requests, seen.limits
-    good, cut = table[seen.raw.ok], table[table["state"] == CANCELLED]
-    if len(good) < limits.requests or not len(cut):
+    limits, window, wanted = seen.limits, seen.window, seen.workload.concurrency
+    if window is None:
         return
-    usual = float(np.percentile(good["end"] - good["send"], 99))
-    starved = int((cut["end"] - cut["send"] > limits.starved_times * usual).sum())
-    share = starved / len(cut)
-    if starved > 1 and share > limits.starved_share:
-        message = f"{starved} of the last {len(cut)} requests waited {limits.starved_times:g} times as long as the p99"
-        remedy = "of those answered, in vain: the scheduler passes them over"
-        yield _fatal("starved", f"{message} {remedy}", share, limits.starved_share)
+    count, of = waiting.starved(seen.raw, window, limits.starved_times)
+    if count > max(1, limits.starved_share * of):
+        message = f"{count} of the last {of} requests waited in vain, and much longer than those answered"
+        yield _fatal("starved", message, count / of, limits.starved_share)
+    elif seen.workload.arrival == "closed" and seen.raw.meta.ended in OWN_ENDS:
+        share = waiting.accounted(seen.raw, window) / wanted
+        if share < limits.accounted_share:
+            message = f"rate and latency account for {share:.0%} of the {wanted} in flight: the others wait in vain"
+            yield _fatal("starved", message, share, limits.accounted_share)
 
 
 def cache_gate(seen: Seen) -> Iterator[Finding]:

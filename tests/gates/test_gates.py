@@ -23,6 +23,9 @@ ALL_GATES = (
     "in_flight",
     "failed_requests",
     "output_lengths",
+    "prompt_lengths",
+    "starved",
+    "score",
     "prefix_cache",
     "retractions",
     "token_counters",
@@ -123,10 +126,10 @@ def test_a_fault_of_the_server_is_refused(gate: str) -> None:
     assert seen.fatal(gate)
 
 
-@pytest.mark.parametrize("fault", ["wrong_usage=2", "empty"])
-def test_a_load_that_only_fails_is_given_up(fault: str) -> None:
-    """A usage that is not true and replies without a token end a load early, never with a score."""
-    seen = load(Case(flags=("--sim-fault", fault)))
+@pytest.mark.parametrize("faults", [("wrong_usage=2",), ("empty",), ("short_output=0.5", "wrong_usage=2")])
+def test_a_load_that_only_fails_is_given_up(faults: tuple[str, ...]) -> None:
+    """A usage that is not true, even of the length asked for, and replies without a token never end with a score."""
+    seen = load(Case(flags=tuple(flag for fault in faults for flag in ("--sim-fault", fault))))
     assert isinstance(seen.outcome, Trouble)
     assert seen.outcome.failing
     assert "requests failed" in seen.outcome.reason

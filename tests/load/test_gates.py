@@ -217,6 +217,8 @@ def test_requests_that_are_passed_over_are_refused() -> None:
     cut = np.flatnonzero(raw.requests["state"] == CANCELLED)
     waiting = edited(raw, send=(cut[:4], 0.5))
     assert found(waiting)["starved"].fatal
+    first = edited(waiting, send=(slice(0, 8), -19.0))
+    assert found(first)["starved"].fatal, "a slow beginning is no measure of patience"
     assert "starved" not in found(raw)
 
 
@@ -227,3 +229,29 @@ def test_a_goodput_of_zero_is_no_score() -> None:
     [finding] = reduce(raw, WORKLOAD, goodput).findings
     assert (finding.gate, finding.fatal) == ("score", True)
     assert not reduce(raw, WORKLOAD, Objective(constraints=limits)).findings
+
+
+def test_requests_that_wait_for_a_connection_are_not_in_flight() -> None:
+    """Places that are taken and not served were never sent: less load than was asked for is no measurement."""
+    raw = closed_loop(Plan())
+    waiting = np.flatnonzero(raw.requests["send"] > 0)[::2]
+    late = edited(raw, send=(waiting, raw.requests["send"][waiting] + 0.3))
+    assert "waited for a connection" in found(late)["in_flight"].message
+
+
+def test_an_open_loop_that_waits_for_connections_is_late() -> None:
+    """A request that is due and has no connection yet was not sent when it should have been."""
+    raw, free = closed_loop(Plan()), Workload(arrival="open", request_rate=20, input_tokens=30, output_tokens=20)
+    assert found(edited(raw, due=(slice(None), raw.requests["send"] - 1.0)), workload=free)["generator_late"].fatal
+    assert "generator_late" not in found(raw, workload=free)
+
+
+def test_a_few_that_are_served_again_and_again_do_not_stand_for_all() -> None:
+    """Rate times latency must account for the places in flight: here a tenth of them is answered."""
+    raw = closed_loop(Plan())
+    many = msgspec.structs.replace(WORKLOAD, concurrency=80)
+    busy = with_client(raw, in_flight=tuple((float(t), 80) for t in range(20)))
+    waiting = busy.requests[busy.requests["state"] == CANCELLED][:1].repeat(72)
+    waiting["send"], waiting["end"], waiting["chunks"] = 19.5, 20.0, 0
+    crowd = msgspec.structs.replace(busy, requests=np.concatenate([busy.requests, waiting]))
+    assert "10% of the 80" in found(crowd, workload=many)["starved"].message
