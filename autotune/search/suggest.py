@@ -32,7 +32,7 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     on average (in + out/2; 0: unknown), from which the KV capacity bounds the batch.
     """
 
-    sampler: str = "tpe"
+    sampler: str = "autotune"
     seed: int = 0
     startup_trials: int = 4
     direction: Direction = "maximize"

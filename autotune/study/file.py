@@ -154,7 +154,7 @@ class Timeouts(Value, frozen=True, kw_only=True):
 class SearchSpec(Value, frozen=True, kw_only=True):
     """``sampler`` is a name of ``search.SAMPLERS``."""
 
-    sampler: str = "tpe"
+    sampler: str = "autotune"
     startup_trials: int = 4
 
 

@@ -26,7 +26,7 @@ command = ["{python}", "-m", "server"]
 concurrency = 64
 """
 KNOWN = Known(
-    samplers=("tpe", "random"),
+    samplers=("autotune", "tpe", "random"),
     metrics=("output_throughput_tok_s", "ttft_p99_s"),
     engines=("sglang", "vllm", "command"),
 )
@@ -142,7 +142,7 @@ def test_wrong_keys_and_types_are_named(key: str, value: Any, words: str) -> Non
         ("objective.metric", "throughput_tok_s", "did you mean output_throughput_tok_s?"),
         ("objective.constraints", {"ttft_p9_s": 1.0}, "objective.constraints.ttft_p9_s"),
         ("objective.constraints", {"ttft_p99_s": 0.0}, "is not positive"),
-        ("search.sampler", "gp", "search.sampler: 'gp' is not known; use one of tpe, random"),
+        ("search.sampler", "gp", "search.sampler: 'gp' is not known; use one of autotune, tpe, random"),
         ("budget.wall_clock", "8 hours", "budget.wall_clock: '8 hours' is not a duration; write it as 90s, 45m"),
         ("budget.wall_clock", "0s", "budget.wall_clock: is zero"),
         ("budget.baseline_every", -1, "budget.baseline_every: -1 is out of range"),

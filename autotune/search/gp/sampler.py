@@ -116,9 +116,8 @@ def choose(belief: Belief, chance: np.random.Generator, *, repeats: bool) -> Cho
     order = np.argsort(-belief.means(), kind="stable")
     home = belief.seen.points()[order]
     points = _untried(belief, candidates(chart, home, chance))
-    again = _best_repeat(belief) if repeats else None
     if not len(points):
-        return again or _any_point(belief, chance)
+        return _any_point(belief, chance)
     rates = _rates(belief, points)
     promising = points[np.argsort(-rates, kind="stable")[:SECOND_LOOK]]
     nearer = _untried(belief, closer(chart, promising, chance))
@@ -126,6 +125,7 @@ def choose(belief: Belief, chance: np.random.Generator, *, repeats: bool) -> Cho
     rates = np.concatenate([rates, _rates(belief, nearer)])
     best = int(np.argmax(rates))
     new = Choice(point=tuple(points[best]), gain=float(rates[best]))
+    again = _best_repeat(belief) if repeats else None
     if again is not None and again.gain > max(new.gain, NOTHING):
         return again
     return new if new.gain > NOTHING else _hopeful(belief, points, new.gain)

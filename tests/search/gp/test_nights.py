@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from autotune.search.outlook import outlook, recommended, why_enough
 from autotune.search.region import Region
 from autotune.search.suggest import propose, suggest
-from autotune.values import Infeasible, TrialResult
+from autotune.values import Config, Infeasible, TrialResult
 from tests.search.worlds import SMALL, WIDE, interrupted, judge, measured, result
 
 from .nights import REGION, STRATEGY, night, truth
@@ -72,7 +72,7 @@ def test_the_same_records_give_the_same_proposal(seed: int, region: Region) -> N
 
 
 def test_a_repeat_is_chosen_where_it_tells_more() -> None:
-    """Two configurations that look alike, and nothing else to try: the night starts them again rather than end."""
+    """Of two that look alike one is started again, rather than the last one of many that are all far behind."""
     history = [
         result(0, {}, measured(100.0, {"policy": "lpm", "steps": 1})),
         result(1, {"policy": "lpm", "steps": 1}, measured(100.0)),
@@ -81,10 +81,11 @@ def test_a_repeat_is_chosen_where_it_tells_more() -> None:
     for policy in ("lpm", "fcfs"):
         for steps in (2, 4, 8):
             history.append(result(len(history), {"policy": policy, "steps": steps}, measured(40.0 + steps)))
+    history.pop()
     found = propose(history, SMALL, STRATEGY)
     assert found is not None
     assert found.repeat_of in (0, 1, 2)
-    assert suggest(history, SMALL, STRATEGY) is None
+    assert suggest(history, SMALL, STRATEGY) == Config(params={"policy": "fcfs", "steps": 8})
 
 
 def test_the_outlook_says_when_it_is_enough() -> None:
