@@ -44,7 +44,7 @@ class Job(Value, frozen=True, kw_only=True):
 class Plan(Value, frozen=True, kw_only=True):
     """How much is run. ``settings`` are numbers of random settings to look at, as many as ``kept`` are used."""
 
-    seeds: int = 3
+    seeds: int = 2
     kept: int = 12
     restarts: int = 30
     noises: tuple[float, ...] = NOISES
