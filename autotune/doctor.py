@@ -74,6 +74,8 @@ def _engine(brief: Brief) -> Check:
     told = f"{found.package} {found.version or 'of unknown version'}, started by {program}"
     if found.location:
         return Check(name="engine", ok=True, text=f"{told}, found in {found.location}")
+    if found.interpreter:
+        return Check(name="engine", ok=False, text=f"{found.reason}; install it there or correct engine.command")
     return Check(name="engine", ok=True, text=f"{told}; its package cannot be inspected: {found.reason}")
 
 

@@ -10,8 +10,6 @@ from autotune.engines.base import Where
 from autotune.errors import InputError, NightStopped
 from autotune.export import render
 from autotune.export.bundle import ExportBundle, Provenance
-from autotune.planning import PLANNED_PORT
-from autotune.standing import baseline_of
 from autotune.study.atomic import write_atomic
 from autotune.study.manifest import Manifest
 from autotune.study.record import Records, read_record
@@ -43,10 +41,9 @@ def export_best(brief: Brief, output: Path | None = None, fmt: str = "bash") -> 
     plan = records.plan(best.number)
     if plan is None:
         raise InputError(f"{records.trial(best.number).plan}: the plan of the best trial is missing; `autotune repair`")
-    base = baseline_of(results)
     bundle = ExportBundle(
         plan=plan,
-        baseline=(records.plan(base.number) if base else None) or _planned_baseline(brief),
+        baseline=_baseline_beside(brief, plan),
         provenance=provenance(brief, best, confirmation),
     )
     path = output or brief.folder.launch_script.with_suffix(SUFFIXES.get(fmt, ".sh"))
@@ -59,8 +56,9 @@ def export_best(brief: Brief, output: Path | None = None, fmt: str = "bash") -> 
     return path
 
 
-def _planned_baseline(brief: Brief) -> LaunchPlan:
-    where = Where(host=brief.study.engine.host, port=PLANNED_PORT)
+def _baseline_beside(brief: Brief, plan: LaunchPlan) -> LaunchPlan:
+    """The configuration before tuning, at the same address: going back must not move the service."""
+    where = Where(host=plan.host, port=plan.port)
     return brief.engine.launch_plan(brief.study.engine, brief.study.model, [], where)
 
 

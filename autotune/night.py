@@ -30,7 +30,7 @@ from autotune.server.process import ServerIdentity
 from autotune.server.proctable import boot_id
 from autotune.server.stop import StopLimits, reap_orphans
 from autotune.space.bounds import derive_bounds
-from autotune.space.kv import stated_kv_capacity
+from autotune.space.kv import request_lengths, stated_kv_capacity
 from autotune.study.atomic import append_line
 from autotune.study.file import Study
 from autotune.study.folder import StudyFolder, fresh_name
@@ -238,12 +238,14 @@ def strategy(study: Study) -> Strategy:
     """How the study is searched."""
     up = metric_of(study.objective.metric).direction == "maximise"
     direction: Direction = "maximize" if up else "minimize"
+    load = study.workload
     return Strategy(
         sampler=study.search.sampler,
         seed=study.seed,
         startup_trials=study.search.startup_trials,
         direction=direction,
         limits=binding_limits(study.objective),
+        request_tokens=request_lengths(load.input_tokens, load.output_tokens, load.range_ratio).mean_tokens,
     )
 
 

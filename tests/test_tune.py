@@ -39,7 +39,6 @@ def test_a_night_is_cut_resumed_exported_and_its_script_serves(tmp_path: Path) -
     stop(process)
     kept = result_bytes(study)
     assert list(kept) == [first := "trials/0000/result.json"]
-    assert left(study), "the orphan server of the killed tuner should still be there"
 
     done = autotune("tune", study, "--json")
     assert done.returncode == 0, done.stderr

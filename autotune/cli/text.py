@@ -49,6 +49,7 @@ def status_text(seen: Overview) -> str:
         head.append(f"baseline: {seen.baseline:,.1f} {seen.metric}")
     if seen.best is not None:
         head.append(f"best:     {seen.best:,.1f} (trial {seen.best_number}){_gain(seen)}")
+        head.append(f"confirmed on fresh starts: {seen.confirmed or 'not yet'}")
     return "\n".join([*head, "", *(_trial_line(line) for line in seen.lines)]).rstrip()
 
 

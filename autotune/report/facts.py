@@ -18,6 +18,7 @@ from autotune.verdict.fit import Start
 from autotune.verdict.importance import Importance, equal_within_noise, importance
 from autotune.verdict.noise import NoiseModel, Tried, estimate_noise, group_trials
 from autotune.verdict.objective import METRICS, Metric, gain
+from autotune.verdict.schedule import BASELINE
 
 MEMORY_KINDS = ("oom_weights", "oom_kv", "oom_graph", "oom_runtime", "oom_host")
 FEW_TRIALS = 4
@@ -93,7 +94,9 @@ def headline(facts: Facts) -> Headline:
     if judgement is None:
         return _searched(facts)
     best = judgement.headline
-    inside = f"{best.starts} starts a side, noise of one start {100 * judgement.noise:.1f} %"
+    defaults = sum(start.arm == BASELINE for start in facts.confirmed.starts) if facts.confirmed else 0
+    against = f"{best.starts} against {defaults} of the defaults"
+    inside = f"{against}, noise of one start {100 * judgement.noise:.1f} %"
     span = f"{100 * best.low:.1f} to {100 * best.high:.1f} %"
     match best.kind:
         case "gain":
