@@ -79,7 +79,8 @@ class Notifier:
             self._messages.put_nowait(None)
         except queue.Full:
             return
-        self._thread.join(0.0 if hurry else self._spec.timeout_s + LAST_WORDS_S)
+        under_way = self._messages.qsize() + 1
+        self._thread.join(0.0 if hurry else under_way * self._spec.timeout_s + LAST_WORDS_S)
 
     def _work(self) -> None:
         while (message := self._messages.get()) is not None:
