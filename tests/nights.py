@@ -92,6 +92,7 @@ gpu_release_s = 5
 load_stall_s = {stall_s}
 request_s = 20
 [search]
+sampler = "tpe"
 startup_trials = 2
 """
 

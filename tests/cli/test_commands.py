@@ -181,7 +181,7 @@ def test_a_file_that_is_no_study_is_one_line(
         ('wall_clock = "30m"', 'wall_clock = "soon"', "budget.wall_clock"),
         ("[space]", '[space]\nfile = "none.toml"', "none.toml"),
         ("demo.json", "none.json", "none.json"),
-        ("startup_trials = 2", 'sampler = "tea"', "search.sampler"),
+        ('sampler = "tpe"', 'sampler = "tea"', "search.sampler"),
     ],
 )
 @pytest.mark.parametrize("command", ["plan", "tune"])

@@ -67,6 +67,7 @@ gpu_release_s = {release_s}
 load_stall_s = {stall_s}
 request_s = 20
 [search]
+sampler = "tpe"
 startup_trials = 8
 {more}
 """

@@ -99,7 +99,7 @@ def test_server_killed_ten_times_loses_and_doubles_nothing(tmp_path: Path, seed:
     """``kill -9`` of the server at ten random moments; the same command goes on where a night gave up."""
     study, rng = Night(trials=TRIALS).write(tmp_path), random.Random(seed)
     kills, kept = 0, result_bytes(study)
-    process, due_s = begin("tune", study), time.monotonic() + rng.uniform(1.0, 5.0)
+    process, due_s = begin("tune", study), time.monotonic() + rng.uniform(0.5, 3.0)
     while kills < KILLS:
         if process.poll() is not None:
             _, told = process.communicate()
@@ -110,7 +110,7 @@ def test_server_killed_ten_times_loses_and_doubles_nothing(tmp_path: Path, seed:
         if time.monotonic() >= due_s and (pid := leader(study)) is not None:
             os.kill(pid, signal.SIGKILL)
             kills, kept = kills + 1, keeps(study, kept)
-            due_s = time.monotonic() + rng.uniform(2.0, 9.0)
+            due_s = time.monotonic() + rng.uniform(0.5, 3.0)
         time.sleep(0.05)
     process.communicate(timeout=120)
     finish(study)

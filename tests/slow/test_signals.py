@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from autotune.values import Interrupted, Measured
+from autotune.standing import settled
+from autotune.values import Interrupted
 from tests.nights import Night, autotune, begin, events, left, records, stop, wait_for
 
 pytestmark = pytest.mark.slow
@@ -42,7 +43,7 @@ def test_a_night_that_was_ended_goes_on(tmp_path: Path) -> None:
     stop(process, signal.SIGTERM)
     done = autotune("resume", study)
     assert done.returncode == 0, done.stderr
-    assert sum(isinstance(r.outcome, Measured) for r in records(study).results()) == 2
+    assert len(settled(records(study).results())) == 2
 
 
 def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
