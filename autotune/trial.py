@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+import msgspec
+
 from autotune.errors import NightStopped
 from autotune.events import Note, Phase, PhaseEntered
 from autotune.load.driver import WorkerLost
@@ -13,6 +15,7 @@ from autotune.rig import EngineProbe, Rig, Stopwatch, control_client, fetcher, n
 from autotune.server.clock import slept_s
 from autotune.server.gpu import GpuLimits
 from autotune.server.host import host_refusals, require_disk
+from autotune.server.kernel import kernel_log
 from autotune.server.process import ServerIdentity, StartFailed, child_environment, environment_record, new_mark
 from autotune.server.readiness import Blocked, Cancelled, Died, Ready, StartLimits, TimedOut
 from autotune.server.serve import RunningServer, Seams, ServeOptions, running
@@ -112,8 +115,14 @@ def _serve_once(rig: Rig, ticket: Ticket, attempt: int, watch: Stopwatch) -> Out
         rig.say(Note(text=f"trial {ticket.number}: {problem}", level="warning"))
     if isinstance(outcome, Trouble):
         # The last words of a server that died are in the file only after the stop.
+        outcome = msgspec.structs.replace(outcome, kernel_log=_kernel_log(server))
         return judge_trouble(rig, outcome, options.log_path, read_log(options.log_path) if log is None else log)
     return outcome
+
+
+def _kernel_log(server: RunningServer) -> str | None:
+    process = server.process
+    return kernel_log(process.ever_pids, process.started_s) if process else None
 
 
 def _while_serving(rig: Rig, ticket: Ticket, server: RunningServer, attempt: int) -> Outcome | Trouble | Retry:

@@ -22,7 +22,8 @@ ENVIRONMENT = frozenset({"port_in_use", "env_error", "oom_host", "nccl"})
 class Trouble(Value, frozen=True, kw_only=True):
     """What was seen of a server that died, hung, or failed its requests. ``silent_s``: without a sign of work.
 
-    ``failing``: it lives and answers, but its answers are no good.
+    ``failing``: it lives and answers, but its answers are no good. ``kernel_log``: what the kernel says of its
+    processes, None where that cannot be read.
     """
 
     phase: Literal["startup", "load"]
@@ -32,6 +33,7 @@ class Trouble(Value, frozen=True, kw_only=True):
     silent_s: float = 0.0
     timed_out: str = ""
     failing: bool = False
+    kernel_log: str | None = None
 
 
 class Retry(Value, frozen=True, kw_only=True):
@@ -103,6 +105,7 @@ def diagnose_trouble(rig: Rig, trouble: Trouble, log: str) -> Diagnosis:
         exit_code=trouble.exit_code,
         alive=trouble.alive,
         silent_seconds=trouble.silent_s,
+        kernel_log=trouble.kernel_log,
         searched_flags=tuple(rig.space.get(name).flag_for(rig.version) for name in rig.searched),
     )
     found = diagnose(log, facts)

@@ -105,6 +105,16 @@ class ServerProcess:
         """The leader's exit code (negative: the signal that killed it); None while it lives."""
         return self._popen.poll()
 
+    @property
+    def ever_pids(self) -> frozenset[int]:
+        """All processes that were ever seen to belong to this server."""
+        return frozenset(self._known)
+
+    @property
+    def started_s(self) -> float:
+        """Seconds from boot to the start of the leader."""
+        return self.start_ticks / os.sysconf("SC_CLK_TCK")
+
     def identity(self) -> ServerIdentity:
         return ServerIdentity(
             pid=self.pid, start_ticks=self.start_ticks, mark=self.mark, port=self.plan.port, boot_id=boot_id()
