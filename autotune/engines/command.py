@@ -18,7 +18,7 @@ from autotune.engines import metrics, sglang
 from autotune.engines.answers import generated, get_json, get_text, whole
 from autotune.engines.argv import PLACEHOLDER, flag_name, render, require_command, with_flags
 from autotune.engines.base import Counters, Fetch, Request, Where
-from autotune.engines.plans import changed, finish, model_name, said
+from autotune.engines.plans import FixedLimit, changed, finish, model_name, said
 from autotune.engines.vllm import VLLM, completion, vllm_counters
 from autotune.errors import InputError
 from autotune.study.file import EngineSpec, ModelSpec
@@ -27,7 +27,7 @@ from autotune.values import Config, Effective, LaunchPlan, ParamValue
 _SLOTS = re.compile(r"n_slots = (\d+)(?:, n_ctx_slot = (\d+))?")
 
 
-class Command:
+class Command(FixedLimit):
     """The engine ``command``. It reads back what SGLang, vLLM and llama.cpp publish, where it finds that."""
 
     kind = "command"
@@ -71,18 +71,6 @@ class Command:
             f"{name}: asked {said(asked)}, runs {said(runs)}: changed by the server"
             for name, asked, runs in changed(config, effective.values)
         )
-
-    def live_limit(self, limit: int, fetch: Fetch) -> Request | None:
-        """Not offered: the server behind the command is not known."""
-        return None
-
-    def live_limit_accepted(self, status: int, body: bytes) -> bool:
-        """Not offered."""
-        return False
-
-    def live_limit_in_force(self, fetch: Fetch) -> int | None:
-        """Not offered."""
-        return None
 
     def counters(self, fetch: Fetch, log_text: str = "") -> Counters:
         """See ``Engine.counters``: those of vLLM, llama.cpp or SGLang."""

@@ -6,11 +6,27 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from autotune.engines.argv import require_command, substitute, value_of
-from autotune.engines.base import Where
+from autotune.engines.base import Fetch, Request, Where
 from autotune.errors import InputError
 from autotune.study.environment import is_name
 from autotune.study.file import EngineSpec, ModelSpec
 from autotune.values import Config, LaunchPlan, ParamValue
+
+
+class FixedLimit:
+    """The part of an engine whose running limit cannot be changed while it serves."""
+
+    def live_limit(self, limit: int, fetch: Fetch) -> Request | None:
+        """See ``Engine.live_limit``: not offered."""
+        return None
+
+    def live_limit_accepted(self, status: int, body: bytes) -> bool:
+        """See ``Engine.live_limit_accepted``: not offered."""
+        return False
+
+    def live_limit_in_force(self, fetch: Fetch) -> int | None:
+        """See ``Engine.live_limit_in_force``: not offered."""
+        return None
 
 
 def base_command(spec: EngineSpec, model: ModelSpec) -> list[str]:

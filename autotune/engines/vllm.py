@@ -15,7 +15,7 @@ from autotune.engines import metrics
 from autotune.engines.answers import generated, get_json, get_text, scalar, whole
 from autotune.engines.argv import flag_name, with_flags
 from autotune.engines.base import Counters, Fetch, Request, Where
-from autotune.engines.plans import base_command, changed, finish, model_name, said
+from autotune.engines.plans import FixedLimit, base_command, changed, finish, model_name, said
 from autotune.study.file import EngineSpec, ModelSpec
 from autotune.values import Config, Effective, LaunchPlan, ParamValue
 
@@ -38,7 +38,7 @@ _CAPTURE = re.compile(r"max_cudagraph_capture_size['\"]?[:=] ?(\d+)")
 _EAGER = re.compile(r"enforce_eager['\"]?[:=] ?True")
 
 
-class VLLM:
+class VLLM(FixedLimit):
     """The engine ``vllm``."""
 
     kind = "vllm"
@@ -83,18 +83,6 @@ class VLLM:
             f"{name}: asked {said(asked)}, runs {said(runs)}: {_reason(name)}"
             for name, asked, runs in changed(config, effective.values)
         )
-
-    def live_limit(self, limit: int, fetch: Fetch) -> Request | None:
-        """vLLM has no route for it."""
-        return None
-
-    def live_limit_accepted(self, status: int, body: bytes) -> bool:
-        """vLLM has no route for it."""
-        return False
-
-    def live_limit_in_force(self, fetch: Fetch) -> int | None:
-        """vLLM has no route for it."""
-        return None
 
     def counters(self, fetch: Fetch, log_text: str = "") -> Counters:
         """See ``Engine.counters``."""
