@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from autotune.diagnosis.diagnose import LOAD_SILENCE_S
 from autotune.events import LoadProgress, Phase, PhaseEntered
 from autotune.load.driver import run_load
 from autotune.load.reduce import reduce
@@ -159,7 +160,7 @@ def _trouble(watch: Watch, server: RunningServer) -> Trouble | None:
     if alarm is None and exit_code is None and not watch.failing:
         return None
     reason = alarm.reason if alarm else watch.failing or f"the server exited with code {exit_code} under load"
-    silent_s = 60.0 if alarm and alarm.kind in ("stall", "crawl", "front_end") else 0.0
+    silent_s = LOAD_SILENCE_S if alarm and alarm.kind in ("stall", "crawl", "front_end") else 0.0
     alive = exit_code is None
     return Trouble(
         phase="load",

@@ -17,14 +17,15 @@ from autotune.diagnosis.meaning import explain, explain_unknown
 from autotune.diagnosis.root import root_cause, unknown_exception
 from autotune.diagnosis.rules import compiled
 from autotune.diagnosis.scan import scan
+from autotune.study.file import Timeouts
 from autotune.values import Diagnosis
 
-START_SILENCE_S = 600.0
-"""As ``Timeouts.start_silence_s``: a start without a new line for so long hangs,"""
+START_SILENCE_S = Timeouts().start_silence_s
+"""A start without a new line for so long hangs,"""
 SLOW_SILENCE_S = 2400.0
 """unless it has just said that it compiles: a first DeepGEMM session was seen to take 1,334 s."""
-LOAD_SILENCE_S = 60.0
-"""As ``Timeouts.load_stall_s``: a server under load writes a line every few seconds."""
+LOAD_SILENCE_S = Timeouts().load_stall_s
+"""A server under load writes a line every few seconds."""
 _KERNEL_OOM = re.compile(r"oom-kill|Out of memory: Kill|Memory cgroup out of memory|oom_reaper|invoked oom-killer")
 
 

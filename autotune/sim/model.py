@@ -162,13 +162,7 @@ class Batcher:
         if request.produced >= request.output_tokens:
             step.finished.append(request)
             return
-        request.finish_index = self._index + request.output_tokens - request.produced
-        self._sequence += 1
-        heapq.heappush(self._finishing, (request.finish_index, self._sequence, request))
-        self.running[id(request)] = request
-        self.running_count += request.count
-        self.used_tokens += request.count * self._held(request, request.produced)
-        self._remaining += request.count * (request.output_tokens - request.produced)
+        self._rejoin(request)
 
     def _leave(self, request: SimRequest) -> None:
         produced = self.produced_by(request)
