@@ -147,11 +147,27 @@ class LevelFigures(Value, frozen=True, kw_only=True):
     refused: tuple[str, ...] = ()
 
 
+class LiveFigures(Value, frozen=True, kw_only=True):
+    """A load of a server that runs on at a smaller running limit, set without a restart.
+
+    ``limit`` was in force as the server read it back. ``score`` and ``steady`` are as of a trial, ``refused`` names the
+    gates that the load did not pass, ``load_s`` is what it took, from setting the limit to its figures.
+    """
+
+    limit: int
+    score: Estimate
+    steady: dict[str, float]
+    refused: tuple[str, ...] = ()
+    load_s: float
+
+
 class Measured(Value, frozen=True, kw_only=True, tag="measured"):
     """The trial has a score. ``score`` is the objective's value (greater is better unless it says minimise).
 
     ``curve`` has all loads of the start where there were several, by concurrency; ``measurement`` is the one that
-    answers the objective.
+    answers the objective. ``live`` are later loads of the same start at smaller running limits; the score is never
+    one of theirs. ``stopped_early``: the load was ended because it was losing. ``course`` has the score as the load
+    went on, as pairs of seconds of steady window and value.
     """
 
     score: Estimate
@@ -159,6 +175,8 @@ class Measured(Value, frozen=True, kw_only=True, tag="measured"):
     effective: Effective
     stopped_early: bool = False
     curve: tuple[LevelFigures, ...] = ()
+    live: tuple[LiveFigures, ...] = ()
+    course: tuple[tuple[float, float], ...] = ()
 
 
 class Infeasible(Value, frozen=True, kw_only=True, tag="infeasible"):
@@ -186,11 +204,12 @@ Outcome = Measured | Infeasible | Refused | Interrupted
 
 
 class Timings(Value, frozen=True, kw_only=True):
-    """Where the time of one trial went, in seconds of a monotonic clock."""
+    """Where the time of one trial went, in seconds of a monotonic clock. ``live_s``: loads at other running limits."""
 
     prepare_s: float = 0.0
     start_s: float = 0.0
     load_s: float = 0.0
+    live_s: float = 0.0
     stop_s: float = 0.0
     total_s: float = 0.0
 

@@ -152,10 +152,16 @@ class Timeouts(Value, frozen=True, kw_only=True):
 
 
 class SearchSpec(Value, frozen=True, kw_only=True):
-    """``sampler`` is a name of ``search.SAMPLERS``."""
+    """``sampler`` is a name of ``search.SAMPLERS``.
+
+    ``live``: measure smaller running limits on a server that is up, by at most ``live_loads`` further loads a start.
+    "auto" does so where it can be done, "on" refuses a study in which it cannot.
+    """
 
     sampler: str = "autotune"
     startup_trials: int = 4
+    live: Literal["auto", "on", "off"] = "auto"
+    live_loads: int = 3
 
 
 class Notify(Value, frozen=True, kw_only=True):

@@ -255,6 +255,7 @@ SPANS = (
     Span(key="timeouts.load_stall_s", low=0, above_low=True),
     Span(key="timeouts.request_s", low=0, above_low=True),
     Span(key="search.startup_trials", low=1),
+    Span(key="search.live_loads", low=1, high=1000),
     Span(key="notify.timeout_s", low=0, high=600, above_low=True),
 )
 
