@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from autotune.brief import Brief
 from autotune.confirmation import Confirmation, chosen_trial, read_confirmation
+from autotune.drifting import steadied
+from autotune.engines.argv import value_of
 from autotune.engines.base import Where
 from autotune.errors import InputError, NightStopped
 from autotune.export import render
 from autotune.export.bundle import ExportBundle, Provenance
+from autotune.export.container import gpus_of
+from autotune.standing import score_of
 from autotune.study.atomic import write_atomic
 from autotune.study.manifest import Manifest
 from autotune.study.record import Records, read_record
@@ -27,25 +32,14 @@ SUFFIXES = {
 READABLE = 0o644
 
 
-def export_best(brief: Brief, output: Path | None = None, fmt: str = "bash") -> Path | None:
+def export_best(brief: Brief, output: Path | None = None, fmt: str = "bash", image: str = "") -> Path | None:
     """Write the best configuration to ``output``, by default into the study's folder; None without a measured trial.
 
-    Raises InputError where ``output`` cannot be written.
+    ``image`` is what containers run. Raises InputError where ``output`` cannot be written.
     """
-    records = Records(brief.folder)
-    results = records.results()
-    confirmation = read_confirmation(brief.folder)
-    best = chosen_trial(results, brief.study.objective, confirmation)
-    if best is None:
+    bundle = best_bundle(brief, image)
+    if bundle is None:
         return None
-    plan = records.plan(best.number)
-    if plan is None:
-        raise InputError(f"{records.trial(best.number).plan}: the plan of the best trial is missing; `autotune repair`")
-    bundle = ExportBundle(
-        plan=plan,
-        baseline=_baseline_beside(brief, plan),
-        provenance=provenance(brief, best, confirmation),
-    )
     path = output or brief.folder.launch_script.with_suffix(SUFFIXES.get(fmt, ".sh"))
     if path.is_dir():
         raise InputError(f"{path}: is a folder; give the name of a file")
@@ -56,32 +50,85 @@ def export_best(brief: Brief, output: Path | None = None, fmt: str = "bash") -> 
     return path
 
 
+def best_bundle(brief: Brief, image: str = "") -> ExportBundle | None:
+    """All that an export says of the configuration to believe in; None without a measured trial."""
+    records = Records(brief.folder)
+    results = records.results()
+    confirmation = read_confirmation(brief.folder)
+    best = chosen_trial(results, brief.study.objective, confirmation)
+    if best is None:
+        return None
+    plan = records.plan(best.number)
+    if plan is None:
+        raise InputError(f"{records.trial(best.number).plan}: the plan of the best trial is missing; `autotune repair`")
+    gpu = _gpu(brief)
+    return ExportBundle(
+        plan=plan,
+        baseline=_baseline_beside(brief, plan),
+        provenance=provenance(brief, best, confirmation, results),
+        gpus=gpus_of(plan.argv) if gpu else 0,
+        image=image,
+        folder=_folder(plan),
+        mounts=_mounts(brief, plan),
+        start_limit_s=brief.study.timeouts.start_s,
+    )
+
+
 def _baseline_beside(brief: Brief, plan: LaunchPlan) -> LaunchPlan:
     """The configuration before tuning, at the same address: going back must not move the service."""
     where = Where(host=plan.host, port=plan.port)
     return brief.engine.launch_plan(brief.study.engine, brief.study.model, [], where)
 
 
-def provenance(brief: Brief, best: TrialResult, confirmation: Confirmation | None) -> Provenance:
+def _gpu(brief: Brief) -> str:
+    manifest = read_record(brief.folder.manifest, Manifest)
+    return str(manifest.fingerprint.get("found.gpu") or "") if manifest else ""
+
+
+def _folder(plan: LaunchPlan) -> str:
+    """Where the server was started, if its command line has a path that means something there alone."""
+    relative = (word.rpartition("=")[2] for word in plan.argv)
+    return str(Path.cwd()) if any("/" in word and word[0] != "/" and Path(word).exists() for word in relative) else ""
+
+
+def _mounts(brief: Brief, plan: LaunchPlan) -> tuple[str, ...]:
+    """The model's folder, where the server was given one."""
+    named = (brief.study.model.path, value_of(plan.argv, "--model-path", "--model") or "", plan.model_name)
+    return tuple(dict.fromkeys(path for path in named if path.startswith("/")))
+
+
+def provenance(
+    brief: Brief, best: TrialResult, confirmation: Confirmation | None, results: Sequence[TrialResult]
+) -> Provenance:
     """Where the claim comes from, in sentences."""
     study = brief.study
     assert isinstance(best.outcome, Measured)
     score = best.outcome.score
-    manifest = read_record(brief.folder.manifest, Manifest)
     workload = study.workload
     load = f"{workload.concurrency} in flight" if workload.arrival == "closed" else f"{workload.request_rate:g} req/s"
     return Provenance(
-        study=f"{study.name} ({brief.path.name})",
+        study=study.name,
+        file=brief.path.name,
         date=best.finished_at,
         engine=f"{study.engine.kind} {best.outcome.effective.version or brief.version}".strip(),
-        gpu=str(manifest.fingerprint.get("found.gpu") or "") if manifest else "",
+        gpu=_gpu(brief),
         model=study.model.path or study.model.config,
         workload=f"{workload.input_tokens} tokens in, {workload.output_tokens} out, {load}",
         trial=str(best.number),
         parameters=_params(best.config),
         score=f"{study.objective.metric} {score.value:,.1f} +- {score.stderr:,.1f} within one start",
+        ranked=_ranked(best, results),
         confirmed_gain=confirmation.sentence if confirmation else "",
     )
+
+
+def _ranked(best: TrialResult, results: Sequence[TrialResult]) -> str:
+    """The score that counted when the configuration was chosen, where drift made it another one."""
+    seen = steadied(results)
+    value = next((score_of(r) for r in seen.results if r.number == best.number), None)
+    if not seen.drift.drifting or value is None:
+        return ""
+    return f"{value:,.1f} as a ratio to the baseline of its time, since the machine drifted"
 
 
 def _params(config: Config) -> str:

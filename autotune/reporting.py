@@ -88,18 +88,28 @@ def _confirmed(brief: Brief) -> Confirmed | None:
         arms=tuple(arm.config for arm in found.plan.arms),
         starts=found.starts,
         trials=tuple(Records(folder).results()),
+        limits=found.limits,
+        dropped=found.dropped,
     )
 
 
 def as_json(facts: Facts) -> str:
     """Everything that the report is made from, and the verdict."""
     from autotune.report import facts as known
+    from autotune.report.headline import headline
+    from autotune.report.remarks import remarks
+    from autotune.report.times import where_time_went
+    from autotune.report.tradeoff import tradeoff
 
     derived = {
-        "headline": known.headline(facts),
+        "headline": headline(facts),
         "importance": [str(one) for one in known.what_matters(facts)],
         "as_good": known.as_good(facts),
         "clamps": known.clamps(facts),
-        "time_s": known.where_time_went(facts),
+        "time_s": where_time_went(facts),
+        "drift": facts.drift,
+        "ranked_scores": {r.number: facts.score(r.number) for r in facts.measured},
+        "tradeoff": tradeoff(facts),
+        "remarks": remarks(facts),
     }
     return msgspec.json.encode({**derived, "facts": facts}).decode()

@@ -143,9 +143,12 @@ def export(
     study: StudyFile,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Where to write it.")] = None,
     form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")] = "bash",
+    image: Annotated[
+        str, typer.Option("--image", help="What compose and kubernetes run; the engine's own if empty.")
+    ] = "",
 ) -> None:
     """Write the best measured configuration as a launch script, or in another form."""
-    path = export_best(resolve(read_brief(study), reading=True), output, form)
+    path = export_best(resolve(read_brief(study), reading=True), output, form, image)
     if path is None:
         raise InputError(f"{study}: nothing is measured yet; run `autotune tune {study}` first")
     typer.echo(str(path))

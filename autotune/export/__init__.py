@@ -8,9 +8,10 @@ from collections.abc import Callable
 from autotune.errors import InputError
 from autotune.export.bash import render_bash
 from autotune.export.bundle import ExportBundle, Provenance
+from autotune.export.compose import render_compose
+from autotune.export.kubernetes import render_kubernetes
 from autotune.export.plain import render_args, render_json
 from autotune.export.systemd import render_systemd
-from autotune.export.yaml import render_compose, render_kubernetes
 
 FORMATS: dict[str, Callable[[ExportBundle], str]] = {
     "bash": render_bash,

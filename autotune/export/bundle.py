@@ -6,7 +6,11 @@ from collections.abc import Iterator
 
 from autotune.errors import InputError
 from autotune.study.environment import is_name, looks_secret
+from autotune.study.file import Timeouts
 from autotune.values import LaunchPlan, Value
+
+STOP_S = 60
+"""Seconds in which a server may finish what is in flight before it is killed."""
 
 SECRET_FLAGS = {
     "--api-key": "API_KEY",
@@ -20,11 +24,13 @@ SECRET_FLAGS = {
 class Provenance(Value, frozen=True, kw_only=True):
     """Where a configuration comes from, as sentences for a reader; an empty one is left out.
 
-    ``score`` carries its uncertainty. ``confirmed_gain`` is empty until a confirmation says something.
+    ``score`` carries its uncertainty, as it was measured. ``ranked`` is the score by which the configuration was
+    chosen, where that is another one. ``confirmed_gain`` is empty until a confirmation says something.
     """
 
     study: str
     date: str
+    file: str = ""
     engine: str = ""
     gpu: str = ""
     model: str = ""
@@ -32,13 +38,14 @@ class Provenance(Value, frozen=True, kw_only=True):
     trial: str = ""
     parameters: str = ""
     score: str = ""
+    ranked: str = ""
     confirmed_gain: str = ""
     tool: str = "autotune"
 
     def lines(self) -> tuple[tuple[str, str], ...]:
         """Label and text of what is known, in reading order, each on one line."""
         facts = (
-            ("study", self.study),
+            ("study", f"{self.study} ({self.file})" if self.file else self.study),
             ("trial", self.trial),
             ("date", self.date),
             ("engine", self.engine),
@@ -47,15 +54,18 @@ class Provenance(Value, frozen=True, kw_only=True):
             ("workload", self.workload),
             ("parameters", self.parameters),
             ("score", self.score),
+            ("ranked by", self.ranked),
             ("confirmed gain", self.confirmed_gain),
         )
         return tuple((label, one_line(text)) for label, text in facts if text)
 
 
 class ExportBundle(Value, frozen=True, kw_only=True):
-    """All that a renderer needs. ``gpus`` and ``image`` matter to containers only.
+    """All that a renderer needs.
 
     ``folder`` is where the measured server was started, for command lines with relative paths; empty: anywhere.
+    To containers only matter: ``gpus``, how many one server uses; ``image``; ``mounts``, folders of this machine that
+    the server reads; ``start_limit_s``, how long a start may take.
     """
 
     plan: LaunchPlan
@@ -64,6 +74,8 @@ class ExportBundle(Value, frozen=True, kw_only=True):
     gpus: int = 0
     image: str = ""
     folder: str = ""
+    mounts: tuple[str, ...] = ()
+    start_limit_s: float = Timeouts().start_s
 
 
 class Word(Value, frozen=True, kw_only=True):
@@ -128,9 +140,12 @@ def one_line(text: str) -> str:
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
-def comments(bundle: ExportBundle, *notes: str) -> str:
-    """The provenance and further notes as ``#`` lines."""
-    head = f"Written by {bundle.provenance.tool}. This command line is exactly the one that was measured."
+EXACT = "This command line is exactly the one that was measured."
+
+
+def comments(bundle: ExportBundle, *notes: str, claim: str = EXACT) -> str:
+    """The provenance and further notes as ``#`` lines; ``claim`` says how the command relates to the measured one."""
+    head = f"Written by {bundle.provenance.tool}. {claim}"
     facts = [f"{label + ':':<16} {text}" for label, text in bundle.provenance.lines()]
     return "".join(f"# {one_line_keeping_columns(text)}\n" for text in (head, *facts, *notes))
 

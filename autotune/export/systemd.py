@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autotune.errors import InputError
-from autotune.export.bundle import ExportBundle, Word, comments, literal_env, one_line, secrets, words
+from autotune.export.bundle import STOP_S, ExportBundle, Word, comments, literal_env, one_line, secrets, words
 from autotune.values import LaunchPlan
 
 _CONTINUED = " \\\n    "
@@ -11,10 +11,10 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
 def render_systemd(bundle: ExportBundle) -> str:
-    """The unit's text; the command line before tuning stands in a comment below the measured one."""
+    """The unit's text; the command line before tuning is a drop-in in its comments."""
     plan = bundle.plan
     study = one_line(bundle.provenance.study)
-    notes = ["To go back: replace ExecStart by the one in the comment below it, then daemon-reload and restart."]
+    notes = list(_rollback(bundle))
     if names := secrets(plan):
         notes.append(f"Secrets: put {', '.join(f'{name}=...' for name in names)} into the EnvironmentFile, mode 0600.")
     environment = [f"Environment={quote_setting(f'{key}={value}')}" for key, value in literal_env(plan).items()]
@@ -32,16 +32,25 @@ def render_systemd(bundle: ExportBundle) -> str:
             *([f"WorkingDirectory={one_line(bundle.folder).replace('%', '%%')}"] if bundle.folder else []),
             *environment,
             f"ExecStart={_command(plan, _CONTINUED)}",
-            f"# Before tuning: ExecStart={_command(bundle.baseline, ' ')}",
             "Restart=on-failure",
             "RestartSec=10",
             "KillMode=control-group",
-            "TimeoutStopSec=60",
+            f"TimeoutStopSec={STOP_S}",
             "",
             "[Install]",
             "WantedBy=multi-user.target",
             "",
         ]
+    )
+
+
+def _rollback(bundle: ExportBundle) -> tuple[str, ...]:
+    """Lines that `systemctl edit` takes, and `systemctl revert` takes away again."""
+    return (
+        "To go back: systemctl edit this unit, put in these lines, and restart it; systemctl revert undoes that.",
+        "    [Service]",
+        "    ExecStart=",
+        f"    ExecStart={_command(bundle.baseline, ' ')}",
     )
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from html import escape
 from importlib import resources
 
-from autotune.report import facts as known
-from autotune.report import plots
+from autotune.report import night_sections as of_night
+from autotune.report import sections as of_search
 from autotune.report.facts import Facts
-from autotune.report.rows import settings, table
-from autotune.report.text import bound_text, seconds
-from autotune.verdict.importance import Importance
-
-SMALL = 0.5
+from autotune.report.headline import headline
+from autotune.report.html import sentence, settings
+from autotune.report.rows import table
 
 
 def page(facts: Facts) -> str:
@@ -33,7 +30,7 @@ def _file(name: str) -> str:
 
 
 def _verdict(facts: Facts) -> str:
-    head = known.headline(facts)
+    head = headline(facts)
     base, best = facts.score(facts.baseline), facts.score(facts.chosen)
     unit = facts.metric.unit
     tiles = [
@@ -48,9 +45,10 @@ def _verdict(facts: Facts) -> str:
     count = f"{len(facts.measured)} of {len(facts.results)}"
     tiles_more = f'<div class="tile"><b>{count}</b> trials<span>gave a score</span></div>'
     live = '<p class="note">The night is still running: this page shows what is settled so far.</p>'
+    drifted = f"<p>{escape(sentence(facts.drift.sentence))}</p>" if facts.drift.corrected else ""
     return (
         f'<header class="verdict {head.tone}"><p class="study">{escape(facts.study)}</p>'
-        f"<h1>{escape(head.title)}</h1><p>{escape(head.detail)}</p>{live if facts.running else ''}"
+        f"<h1>{escape(head.title)}</h1><p>{escape(head.detail)}</p>{drifted}{live if facts.running else ''}"
         f'<div class="tiles">{told}{tiles_more}</div>{_command(facts)}</header>'
     )
 
@@ -70,140 +68,20 @@ def _command(facts: Facts) -> str:
 
 
 def _sections(facts: Facts) -> list[str]:
-    responses = "".join(
-        _figure(f"response-{name}", plots.response(facts, name), name, bound_text(facts.bound(name)))
-        for name in facts.names()
-    )
     return [
-        _section("History", _history(facts)),
-        _section("Parameters", _grid(_contour(facts) + responses), _what_is_drawn(facts, responses)),
-        _section("What matters", _grid(_importance(facts) + _as_good(facts))),
-        _section("Throughput and latency", _grid(_tradeoff(facts) + _confirmation(facts))),
-        _section("The night", _grid(_night(facts) + _drift(facts))),
-        _section("Asked and in force", _clamps(facts)),
+        _section("History", of_search.history(facts)),
+        _section("Parameters", of_search.parameters(facts)),
+        _section("What matters", of_search.what_matters(facts)),
+        _section("Throughput and latency", of_night.loads(facts)),
+        _section("The night", of_night.night(facts)),
+        _section("Asked and in force", of_search.clamps(facts)),
+        _section("Failures and remarks", of_night.remarks(facts)),
         _section("All trials", table(facts)),
     ]
 
 
-def _section(title: str, body: str, note: str = "") -> str:
-    return f"<section><h2>{title}</h2>{note}{body}</section>" if body else ""
-
-
-def _grid(body: str) -> str:
-    return f'<div class="grid">{body}</div>' if body else ""
-
-
-def _figure(name: str, svg: str, title: str, caption: str = "", wide: bool = False) -> str:
-    """A picture with its caption; the caption alone where there is nothing to draw."""
-    if not svg and not caption:
-        return ""
-    drawn = f'<div class="plot" role="img" aria-label="{escape(title)}" data-plot="{escape(name)}">{svg}</div>'
-    text = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
-    extra = ' class="wide"' if wide else ""
-    return f"<figure{extra}><h3>{escape(title)}</h3>{drawn if svg else ''}{text}</figure>"
-
-
-def _history(facts: Facts) -> str:
-    return _figure("history", plots.history(facts), "Every trial in order", wide=True) if facts.results else ""
-
-
-def _contour(facts: Facts) -> str:
-    svg = plots.contour(facts)
-    if not svg:
-        return ""
-    caption = f"Colours: {plots.metric_words(facts)}, interpolated between trials. Red: the nearest ran out of memory."
-    return _figure("contour", svg, "The two main parameters", caption)
-
-
-def _what_is_drawn(facts: Facts, responses: str) -> str:
-    if not responses or not facts.measured:
-        return ""
-    return (
-        '<p class="note">A point per trial, the other parameters as they were; the curve is a fit with its 95 % band. '
-        "Dotted: the bounds of the search. Crosses: trials that could not be served.</p>"
-    )
-
-
-def _importance(facts: Facts) -> str:
-    found = known.what_matters(facts)
-    if not found:
-        return ""
-    items = "".join(f"<li>{escape(_answer(one))}</li>" for one in found)
-    svg = plots.importance(facts)
-    drawn = f'<div class="plot" role="img" aria-label="Importance" data-plot="importance">{svg}</div>' if svg else ""
-    return f"<figure><h3>Which parameters matter</h3>{drawn}<ul>{items}</ul></figure>"
-
-
-def _answer(one: Importance) -> str:
-    if math.isinf(one.high):
-        return f"{one.parameter}: cannot tell, too few trials"
-    low, high = 100 * one.low, 100 * one.high
-    best = f", best at {one.best}" if one.best is not None else ""
-    reach = f"{low:.0f} to {high:.0f} %" if one.high < 10 else f"{low:.0f} to more than 1,000 %"
-    return f"{one.parameter}: {one.answer} (effect {100 * one.effect:.0f} %, 95 % interval {reach}{best})"
-
-
-def _as_good(facts: Facts) -> str:
-    close = known.as_good(facts)
-    if not close:
-        return ""
-    items = "".join(
-        f"<li>{settings(t.params)} <span>(trial {', '.join(map(str, t.trials))})</span></li>" for t in close[:8]
-    )
-    more = f"<p>and {len(close) - 8} more</p>" if len(close) > 8 else ""
-    return (
-        f"<figure><h3>As good, within the noise</h3><p>Not told apart from the best; the safer ones (more memory left) "
-        f"come first.</p><ol>{items}</ol>{more}</figure>"
-    )
-
-
-def _tradeoff(facts: Facts) -> str:
-    return _figure("tradeoff", plots.tradeoff(facts), "Throughput against latency") if known.tradeoff(facts) else ""
-
-
-def _confirmation(facts: Facts) -> str:
-    done = facts.confirmed
-    if done is None:
-        return ""
-    return _figure(
-        "confirmation", plots.confirmation(facts), "Confirmation on fresh starts", f"Verdict: {done.sentence}."
-    )
-
-
-def _night(facts: Facts) -> str:
-    parts = known.where_time_went(facts)
-    total = sum(parts.values())
-    told = ", ".join(f"{name} {seconds(value)}" for name, value in parts.items() if value > SMALL)
-    return (
-        _figure("night", plots.night(facts), "Where the night went", f"{seconds(total)} in all: {told}.")
-        if total
-        else ""
-    )
-
-
-def _drift(facts: Facts) -> str:
-    starts = known.baselines(facts)
-    if not starts:
-        return ""
-    text = str(known.drift(facts, starts)).capitalize()
-    return _figure("drift", plots.drift(facts), "Did the machine change?", f"{text}.")
-
-
-def _clamps(facts: Facts) -> str:
-    found = known.clamps(facts)
-    if not facts.measured:
-        return ""
-    if not found:
-        return "<p>Every parameter ran at the value that was asked, as far as the server tells.</p>"
-    items = "".join(
-        f"<li>trial {c.trial}: {escape(c.parameter)} asked {_figure_text(c.asked)}, runs {_figure_text(c.runs)}</li>"
-        for c in found
-    )
-    return f'<ul class="columns">{items}</ul>'
-
-
-def _figure_text(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else escape(str(value))
+def _section(title: str, body: str) -> str:
+    return f"<section><h2>{title}</h2>{body}</section>" if body else ""
 
 
 def _footer(facts: Facts) -> str:

@@ -8,7 +8,6 @@ import pandas as pd
 
 from autotune.report.facts import Facts
 from autotune.report.table import trials
-from autotune.values import ParamValue
 
 COLUMNS = {
     "output_throughput_tok_s": "output tok/s",
@@ -19,11 +18,6 @@ COLUMNS = {
 }
 
 
-def settings(params: dict[str, ParamValue]) -> str:
-    """Name and value pairs as code."""
-    return " ".join(f"<code>{escape(name)}={escape(str(value))}</code>" for name, value in params.items()) or "defaults"
-
-
 def table(facts: Facts) -> str:
     """A sortable table, a row per trial, with links to the logs."""
     frame = trials(facts)
@@ -32,7 +26,8 @@ def table(facts: Facts) -> str:
     names = facts.names()
     shown = [name for name in COLUMNS if name != facts.objective.metric]
     figures = [name for name in shown if pd.to_numeric(frame[name]).fillna(0.0).gt(0.0).any()]
-    heads = ["trial", "state", "log", facts.metric.unit, "±", *names, *(COLUMNS[n] for n in figures), "remarks"]
+    raw = ["as measured"] if facts.drift.corrected else []
+    heads = ["trial", "state", "log", facts.metric.unit, "±", *raw, *names, *(COLUMNS[n] for n in figures), "remarks"]
     rows = "".join(_row(facts, row, figures) for _, row in frame.iterrows())
     head = "".join(f'<th scope="col"><button type="button">{escape(h)}</button></th>' for h in heads)
     return f'<div class="scroll"><table id="trials"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
@@ -48,6 +43,7 @@ def _row(facts: Facts, row: pd.Series, figures: list[str]) -> str:
         _link(facts.logs.get(number, "")),
         _cell(row["score"]),
         _cell(row["stderr"]),
+        *([_cell(row["measured_score"])] if facts.drift.corrected else []),
         *(_asked(row[f"asked_{name}"], row[f"runs_{name}"]) for name in facts.names()),
         *(_cell(row[name]) for name in figures),
         f'<td class="why">{escape(str(row["reason"]))}</td>',

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from autotune.report.facts import Facts, noise, reason, state
+from autotune.report.facts import Facts, reason, state
 from autotune.values import Measured, TrialResult
-from autotune.verdict.noise import NoiseModel, predict_stderr
+from autotune.verdict.noise import predict_stderr
 
 FIGURES = ("output_throughput_tok_s", "request_throughput_req_s", "ttft_p50_s", "tpot_p50_s", "e2e_p50_s", "e2e_p99_s")
 
@@ -14,13 +14,14 @@ FIGURES = ("output_throughput_tok_s", "request_throughput_req_s", "ttft_p50_s", 
 def trials(facts: Facts) -> pd.DataFrame:
     """One row per settled trial; a figure that a trial does not have is missing.
 
+    ``score`` is what the trial is ranked by, ``measured_score`` what was measured, which differs where the machine
+    drifted.
     ``asked_*`` is what was asked, ``runs_*`` what the server reported; ``stderr`` includes the restart noise.
     """
-    model = noise(facts)
-    return pd.DataFrame([_row(facts, result, model) for result in facts.results])
+    return pd.DataFrame([_row(facts, ranked, raw) for ranked, raw in zip(facts.ranked, facts.results, strict=True)])
 
 
-def _row(facts: Facts, result: TrialResult, model: NoiseModel) -> dict[str, object]:
+def _row(facts: Facts, result: TrialResult, raw: TrialResult) -> dict[str, object]:
     outcome = result.outcome
     score = outcome.score if isinstance(outcome, Measured) else None
     effective = getattr(outcome, "effective", None)
@@ -31,7 +32,8 @@ def _row(facts: Facts, result: TrialResult, model: NoiseModel) -> dict[str, obje
         "trial": result.number,
         "state": state(result),
         "score": score.value if score else None,
-        "stderr": predict_stderr(model, score) if score else None,
+        "stderr": predict_stderr(facts.noise, score) if score else None,
+        "measured_score": raw.outcome.score.value if isinstance(raw.outcome, Measured) else None,
         **{f"asked_{name}": result.config.params.get(name) for name in names},
         **{f"runs_{name}": in_force.get(name) for name in names},
         **{name: steady.get(name) for name in FIGURES},

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections import Counter
 
 from autotune.report import facts as known
-from autotune.report.facts import Facts
+from autotune.report.facts import Confirmed, Facts
+from autotune.report.headline import headline
+from autotune.report.remarks import remarks
+from autotune.report.times import baselines, where_time_went
 from autotune.space.inputs import Bound
 from autotune.values import ParamValue
+from autotune.verdict.objective import metric_of
+from autotune.verdict.schedule import BASELINE
 
 
 def seconds(value: float) -> str:
@@ -30,9 +35,29 @@ def params_line(params: dict[str, ParamValue]) -> str:
     return " ".join(f"{name}={value}" for name, value in params.items()) or "server defaults"
 
 
+def arm_name(arm: str) -> str:
+    """A side of the confirmation by its number."""
+    return "defaults" if arm == str(BASELINE) else f"finalist {arm}"
+
+
+def limit_lines(done: Confirmed) -> list[tuple[str, ...]]:
+    """Side, limit, mean over its starts, the same with confidence, and whether it is held."""
+    return [
+        (
+            arm_name(arm),
+            f"{check.metric} {check.limit:.4g} {metric_of(check.metric).unit}",
+            f"{check.value:.4g}",
+            f"{check.bound:.4g}",
+            "yes" if check.holds else "no",
+        )
+        for arm, checks in sorted(done.limits.items())
+        for check in checks
+    ]
+
+
 def summary(facts: Facts) -> str:
     """For a terminal: the verdict, the command, what matters, where the time went."""
-    head = known.headline(facts)
+    head = headline(facts)
     lines = [facts.study, "", head.title, f"  {head.detail}"]
     for name, number in (("defaults", facts.baseline), ("chosen", facts.chosen)):
         value, trial = facts.score(number), facts.trial(number)
@@ -41,8 +66,24 @@ def summary(facts: Facts) -> str:
             lines.append(f"  {name:<9}{told} {facts.metric.unit}  trial {number}: {params_line(trial.config.params)}")
     if facts.command:
         lines += ["", "Command", f"  {facts.command}"]
-    blocks = (_trials(facts), _matters(facts), _equal(facts), _clamped(facts), _time(facts))
+    blocks = (
+        _limits(facts),
+        _trials(facts),
+        _matters(facts),
+        _equal(facts),
+        _clamped(facts),
+        _remarks(facts),
+        _time(facts),
+    )
     return "\n".join([*lines, *(line for block in blocks if block for line in ("", *block))])
+
+
+def _limits(facts: Facts) -> list[str]:
+    lines = limit_lines(facts.confirmed) if facts.confirmed else []
+    told = [
+        f"  {side}: {limit}: {mean} ({sure} with confidence), held: {held}" for side, limit, mean, sure, held in lines
+    ]
+    return ["Limits, over the confirmation's starts", *told] if told else []
 
 
 def _trials(facts: Facts) -> list[str]:
@@ -72,10 +113,18 @@ def _clamped(facts: Facts) -> list[str]:
     )
 
 
+def _remarks(facts: Facts) -> list[str]:
+    found = remarks(facts)
+    return (
+        ["Failures and remarks", *(f"  {r.about} (trials {', '.join(r.trials)}): {r.text}" for r in found)]
+        if found
+        else []
+    )
+
+
 def _time(facts: Facts) -> list[str]:
-    parts = {name: value for name, value in known.where_time_went(facts).items() if value > 0}
+    parts = {name: value for name, value in where_time_went(facts).items() if value > 0}
     if not parts:
         return []
     told = [f"  {name} {seconds(value)}" for name, value in parts.items()]
-    starts = known.baselines(facts)
-    return ["Where the night went", *told, *([f"  {known.drift(facts, starts)}"] if starts else [])]
+    return ["Where the night went", *told, *([f"  {facts.drift.sentence}"] if baselines(facts) else [])]

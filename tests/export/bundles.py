@@ -45,6 +45,17 @@ HOSTILE = (
     "é漢😀",
     "\x01\x7f",
     '{"json": [1, "two"]}',
+    "${T_A1X:-x}",
+    "$(T_A1X)",
+    "$T_A1X",
+    "$",
+    "$(",
+    "${",
+    "%i%",
+    "<<EOF",
+    "yes",
+    "0x10",
+    "\U0001f600 \ud7ff",
 )
 text = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)
 arguments = st.lists(st.sampled_from(HOSTILE) | text, min_size=1, max_size=6)

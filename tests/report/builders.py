@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from autotune.report.facts import Confirmed, Facts
 from autotune.space.inputs import Bound
 from autotune.study.file import Objective, Workload
@@ -13,6 +15,7 @@ from autotune.values import (
     Finding,
     Infeasible,
     Interrupted,
+    LevelFigures,
     Measured,
     Measurement,
     Outcome,
@@ -23,6 +26,7 @@ from autotune.values import (
 )
 from autotune.verdict.confirm import judge
 from autotune.verdict.fit import Start
+from autotune.verdict.limits import LimitCheck
 
 BOUNDS = (
     Bound(name="limit", kind="int", low=64.0, high=1024.0, step=8.0, log=True, derivation="64 to 1,024."),
@@ -105,6 +109,45 @@ def whole_night() -> Facts:
     results.append(trial(10, {"limit": 300, "fraction": 0.8}, Refused(findings=(busy,))))
     results.append(trial(11, {"limit": 320, "fraction": 0.8}, Interrupted(reason="cut off")))
     return facts(*results, confirmed=confirmed(1.4), logs={0: "../trials/0000/server.log"})
+
+
+def drifting_night(**fields: object) -> Facts:
+    """A machine that slows down from trial to trial; trial 13 is the best for its time, trial 1 by its figure."""
+    ratios = {1: 1.3, 6: 1.2, 10: 1.25, 13: 1.4}
+    results = []
+    for number in range(17):
+        ratio = ratios.get(number, 1.0)
+        params: dict[str, ParamValue] = {"limit": 64 * number, "fraction": 0.8} if number in ratios else {}
+        results.append(trial(number, params, measured(1000.0 * ratio * (1 - 0.02 * number))))
+    return facts(*results, **fields)
+
+
+def curved_night() -> Facts:
+    """Starts that answered three concurrencies each, under a limit for the time per token."""
+
+    def start(number: int, params: dict[str, ParamValue], speed: float) -> TrialResult:
+        curve = tuple(
+            LevelFigures(
+                concurrency=level,
+                steady={
+                    "output_throughput_tok_s": speed * level / (1 + level / 100),
+                    "tpot_p99_s": 0.02 + level / 4000,
+                },
+            )
+            for level in (8, 32, 128)
+        )
+        heavy = measured(curve[-1].steady["output_throughput_tok_s"])
+        figures = msgspec.structs.replace(heavy.measurement, steady=curve[-1].steady)
+        return trial(number, params, msgspec.structs.replace(heavy, measurement=figures, curve=curve))
+
+    results = [start(0, {}, 30.0)]
+    results += [start(n, {"limit": 64 * n, "fraction": 0.7 + 0.02 * n}, 30.0 + 4 * n) for n in range(1, 6)]
+    held = LimitCheck(metric="tpot_p99_s", value=0.04, bound=0.043, limit=0.05, holds=True)
+    broken = LimitCheck(metric="tpot_p99_s", value=0.052, bound=0.055, limit=0.05, holds=False)
+    limited = msgspec.structs.replace(
+        confirmed(1.4), limits={"0": (held,), "1": (held,), "2": (broken,)}, dropped={"2": str(broken)}
+    )
+    return facts(*results, objective=Objective(constraints={"tpot_p99_s": 0.05}), confirmed=limited)
 
 
 def confirmed(ratio: float) -> Confirmed:

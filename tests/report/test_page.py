@@ -8,7 +8,7 @@ import pytest
 from autotune.report.facts import Facts
 from autotune.report.page import page
 from autotune.study.file import Objective
-from tests.report.builders import facts, measured, out_of_memory, trial, whole_night
+from tests.report.builders import curved_night, drifting_night, facts, measured, out_of_memory, trial, whole_night
 
 PLOTS = {
     "history",
@@ -100,8 +100,43 @@ def test_other_objectives_have_their_unit(metric: str) -> None:
     assert f", {unit}</text>" in page(night)
 
 
-def test_words_as_values_are_no_axis() -> None:
-    """A parameter whose values are names is in the table and makes no curve."""
-    results = [trial(n, {"limit": "lpm" if n % 2 else "fcfs"}, measured(1000.0 + n)) for n in range(4)]
+def test_words_as_values_are_columns() -> None:
+    """A parameter whose values are names has a column for each; one that never varied has no picture."""
+    results = [trial(n, {"limit": "lpm" if n % 2 else "fcfs", "fraction": "x"}, measured(1000.0 + n)) for n in range(4)]
     night: Facts = facts(*results, bounds=())
-    assert "response-limit" not in drawn(page(night))
+    text = page(night)
+    assert {"response-limit", "response-fraction"} & drawn(text) == {"response-limit"}
+    assert ">fcfs</text>" in text
+
+
+def test_limits_are_told_by_side() -> None:
+    """Mean, the same with confidence, and whether it is held, for every side of the confirmation; and who fell away."""
+    text = page(curved_night())
+    assert "<td>finalist 1</td><td>tpot_p99_s 0.05 s</td><td>0.04</td><td>0.043</td><td>yes</td>" in text
+    assert "<td>finalist 2</td><td>tpot_p99_s 0.05 s</td><td>0.052</td><td>0.055</td><td>no</td>" in text
+    assert "finalist 2: tpot_p99_s is beyond its limit" in text
+
+
+def test_curves_have_names_and_the_limit() -> None:
+    """The tradeoff shows a curve for baseline and choice, the front, and the limit of the study."""
+    text = page(curved_night())
+    plot = text[text.index('data-plot="tradeoff"') :]
+    plot = plot[: plot.index("</svg>")]
+    for name in ("baseline", "chosen", "Pareto front", "limit"):
+        assert f">{name}</text>" in plot
+
+
+def test_drift_is_said_and_drawn() -> None:
+    """The page says that scores are against the baseline of their time, and shows what was measured."""
+    text = page(drifting_night())
+    assert "configurations are compared with the baseline of their time" in text
+    assert ">before drift was taken out</text>" in text
+    assert ">as measured</button>" in text
+    assert ">as measured</button>" not in page(whole_night())
+
+
+def test_failures_have_their_evidence() -> None:
+    """What failed is listed with its trials and the words of the gate or of the diagnosis."""
+    text = page(whole_night())
+    assert "<td>at kv_pool: lower it</td>" in text
+    assert "<td>others used the host</td>" in text
