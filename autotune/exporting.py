@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from autotune.brief import Brief
 from autotune.confirmation import Confirmation, chosen_trial, read_confirmation
 from autotune.drifting import steadied
@@ -14,8 +16,10 @@ from autotune.errors import InputError, NightStopped
 from autotune.export import render
 from autotune.export.bundle import ExportBundle, Provenance
 from autotune.export.container import gpus_of
-from autotune.standing import score_of
+from autotune.promising import promise_of
+from autotune.standing import baseline_of, score_of
 from autotune.study.atomic import write_atomic
+from autotune.study.file import Workload
 from autotune.study.manifest import Manifest
 from autotune.study.record import Records, read_record
 from autotune.values import Config, LaunchPlan, Measured, TrialResult
@@ -65,7 +69,11 @@ def best_bundle(brief: Brief, image: str = "") -> ExportBundle | None:
     return ExportBundle(
         plan=plan,
         baseline=_baseline_beside(brief, plan),
-        provenance=provenance(brief, best, confirmation, results),
+        provenance=msgspec.structs.replace(
+            provenance(brief, best, confirmation, results),
+            promise=_promise(best, results, brief, confirmation),
+            baseline=_promise(baseline_of(results), results, brief, confirmation),
+        ),
         gpus=gpus_of(plan.argv) if gpu else 0,
         image=image,
         folder=_folder(plan),
@@ -104,8 +112,6 @@ def provenance(
     study = brief.study
     assert isinstance(best.outcome, Measured)
     score = best.outcome.score
-    workload = study.workload
-    load = f"{workload.concurrency} in flight" if workload.arrival == "closed" else f"{workload.request_rate:g} req/s"
     return Provenance(
         study=study.name,
         file=brief.path.name,
@@ -113,7 +119,7 @@ def provenance(
         engine=f"{study.engine.kind} {best.outcome.effective.version or brief.version}".strip(),
         gpu=_gpu(brief),
         model=study.model.path or study.model.config,
-        workload=f"{workload.input_tokens} tokens in, {workload.output_tokens} out, {load}",
+        workload=workload_text(study.workload),
         trial=str(best.number),
         parameters=_params(best.config),
         score=f"{study.objective.metric} {score.value:,.1f} +- {score.stderr:,.1f} within one start",
@@ -129,6 +135,19 @@ def _ranked(best: TrialResult, results: Sequence[TrialResult]) -> str:
     if not seen.drift.drifting or value is None:
         return ""
     return f"{value:,.1f} as a ratio to the baseline of its time, since the machine drifted"
+
+
+def _promise(
+    result: TrialResult | None, results: Sequence[TrialResult], brief: Brief, confirmation: Confirmation | None
+) -> str:
+    found = promise_of(result, results, brief.study.objective, confirmation) if result else None
+    return str(found) if found else ""
+
+
+def workload_text(workload: Workload) -> str:
+    """The load that the claim is for, in words."""
+    load = f"{workload.concurrency} in flight" if workload.arrival == "closed" else f"{workload.request_rate:g} req/s"
+    return f"{workload.input_tokens} tokens in, {workload.output_tokens} out, {load}"
 
 
 def _params(config: Config) -> str:

@@ -156,17 +156,24 @@ def open_night(brief: Brief, say: Listener, waiting: Waiting) -> Iterator[Night]
 
 def write_manifest(brief: Brief) -> Manifest:
     """The manifest on record; the first time, written. Hold the lock."""
+    if brief.folder.manifest.exists():
+        return manifest_of(brief)
+    manifest = msgspec.structs.replace(manifest_of(brief), created_at=now_text())
+    write_record(brief.folder.manifest, manifest)
+    return manifest
+
+
+def manifest_of(brief: Brief) -> Manifest:
+    """The manifest on record, else that of a study that has not begun, without a time."""
     known = read_record(brief.folder.manifest, Manifest)
     if known is not None:
         return known
-    manifest = Manifest(
+    return Manifest(
         study=brief.study.name,
-        created_at=now_text(),
+        created_at="",
         autotune_version=autotune.__version__,
         fingerprint=fingerprint(brief.study, found_facts(brief)),
     )
-    write_record(brief.folder.manifest, manifest)
-    return manifest
 
 
 def study_id(folder: StudyFolder, manifest: Manifest) -> str:
@@ -203,10 +210,10 @@ def _rig(brief: Brief, manifest: Manifest, say: Listener, waiting: Waiting) -> R
         searched=brief.searched(),
         records=Records(brief.folder),
         gpu=gpu,
-        gpu_baseline=_gpu_baseline(brief.folder, gpu, say),
+        gpu_baseline=gpu_baseline(brief.folder, gpu, say),
         waiting=waiting,
         say=say,
-        gates=_gates(brief.study),
+        gates=gates_of(brief.study),
     )
 
 
@@ -214,7 +221,7 @@ def machine_file(folder: StudyFolder) -> Path:
     return folder.root / "machine.json"
 
 
-def _gpu_baseline(folder: StudyFolder, gpu: GpuProbe, say: Listener) -> dict[int, int]:
+def gpu_baseline(folder: StudyFolder, gpu: GpuProbe, say: Listener) -> dict[int, int]:
     """The least that was seen in use before a server of this study, in this boot."""
     path, boot = machine_file(folder), boot_id()
     now = used_by_device(gpu)
@@ -229,7 +236,7 @@ def _gpu_baseline(folder: StudyFolder, gpu: GpuProbe, say: Listener) -> dict[int
     return now
 
 
-def _gates(study: Study) -> GateLimits:
+def gates_of(study: Study) -> GateLimits:
     """The gates, as wide towards other programs as the study allows."""
     return msgspec.structs.replace(GATES, host_busy=max(GATES.host_busy, study.workload.host_busy_limit))
 

@@ -32,7 +32,7 @@ class Rig(msgspec.Struct, frozen=True, kw_only=True):
 
     ``gpu_baseline`` maps devices to the bytes used before the night's first server. ``prompts`` tells the loads of
     the search (0) and of the confirmation (1) apart, so that no prompt is ever sent twice. ``gates`` are the limits
-    beyond which a load is no measurement.
+    beyond which a load is no measurement. ``fixed`` is what every start runs, whatever its configuration.
     """
 
     study: Study
@@ -48,6 +48,7 @@ class Rig(msgspec.Struct, frozen=True, kw_only=True):
     say: Listener
     prompts: int = 0
     gates: GateLimits = GateLimits()
+    fixed: LaunchPlan | None = None
 
     @property
     def cores(self) -> int:
@@ -61,6 +62,8 @@ class Rig(msgspec.Struct, frozen=True, kw_only=True):
 
     def plan(self, config: Config, port: int = 0) -> LaunchPlan:
         """How the server of this configuration is started; on a fresh port unless one is given."""
+        if self.fixed is not None:
+            return self.fixed
         spec = self.study.engine
         where = Where(host=spec.host, port=port or fresh_port(spec.host))
         return self.engine.launch_plan(spec, self.study.model, self.flags(config), where)

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent / "autotune"
 # Each layer may import itself and the layers before it.
 LAYERS = (
     {"errors", "values", "events", "__init__"},
-    {"space", "diagnosis", "verdict", "export", "engines", "study"},
+    {"space", "diagnosis", "verdict", "export", "engines", "study", "intake"},
     {"budget", "standing", "drifting"},
     {"server", "load", "search", "sim", "report"},
     {
@@ -31,7 +31,8 @@ LAYERS = (
         "tune",
     }
     | {"confirm", "overview", "doctor", "repairing"}
-    | {"benching", "reporting", "watching", "notify", "aftermath"},
+    | {"benching", "reporting", "watching", "notify", "aftermath"}
+    | {"promising", "verifying", "drafting"},
     {"cli", "__main__"},
 )
 ONLY_IMPORTERS = {"typer": {"cli"}, "optuna": {"search"}, "pandas": {"report"}, "matplotlib": {"report"}}

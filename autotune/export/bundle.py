@@ -25,7 +25,8 @@ class Provenance(Value, frozen=True, kw_only=True):
     """Where a configuration comes from, as sentences for a reader; an empty one is left out.
 
     ``score`` carries its uncertainty, as it was measured. ``ranked`` is the score by which the configuration was
-    chosen, where that is another one. ``confirmed_gain`` is empty until a confirmation says something.
+    chosen, where that is another one. ``confirmed_gain`` is empty until a confirmation says something. ``promise``
+    and ``baseline`` are what one more start of the configuration, and of the one before tuning, should give.
     """
 
     study: str
@@ -40,6 +41,8 @@ class Provenance(Value, frozen=True, kw_only=True):
     score: str = ""
     ranked: str = ""
     confirmed_gain: str = ""
+    promise: str = ""
+    baseline: str = ""
     tool: str = "autotune"
 
     def lines(self) -> tuple[tuple[str, str], ...]:
@@ -56,6 +59,8 @@ class Provenance(Value, frozen=True, kw_only=True):
             ("score", self.score),
             ("ranked by", self.ranked),
             ("confirmed gain", self.confirmed_gain),
+            ("promise", self.promise),
+            ("baseline", self.baseline),
         )
         return tuple((label, one_line(text)) for label, text in facts if text)
 
