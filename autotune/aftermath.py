@@ -20,8 +20,11 @@ RESTARTS = 2
 def settle_cut_off(records: Records, say: Listener) -> None:
     """Settle every trial that began and has no result; end their servers first.
 
-    It runs again, unless the machine went down under the same parameters before: then it is infeasible.
+    One that was cut off after its own load keeps what it had measured. Any other runs again, unless the machine went
+    down under the same parameters before: then it is infeasible.
     """
+    for kept in records.settle_kept():
+        say(Note(text=f"trial {kept.number} was cut off earlier, after its own load: what it had measured is kept"))
     for begun in records.interrupted():
         outcome = _verdict(begun, records.results(), _restarted(records, begun.number))
         records.settle(

@@ -73,6 +73,21 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
         """Parameters that the study names and that are left at their default because nothing reads them."""
         return frozen_parameters(self.space, self.bound_inputs(None))
 
+    def why_no_live(self) -> str | None:
+        """Why running limits are not tried on servers that are up, in words; None: they can be."""
+        study, parameter = self.study, self.engine.live_parameter
+        if study.search.live == "off":
+            return "search.live is off"
+        if not parameter:
+            return f"the engine {self.engine.kind!r} has no running limit that can change while it serves"
+        if parameter not in self.searched():
+            return f"{parameter} is not searched"
+        if study.workload.levels:
+            return "with workload.levels a start is loaded at several concurrencies already"
+        if study.workload.concurrency <= 0:
+            return "a load without workload.concurrency never fills a running limit for certain"
+        return None
+
     def total_weight_gb(self) -> float | None:
         """Weights over all GPUs, where the study or the model tells."""
         stated = self.study.model.weight_gb
@@ -101,7 +116,7 @@ def read_brief(path: Path, name: str = "") -> Brief:
     space = load_space(study.space.file or study.engine.kind, beside=path)
     installed = find_engine(study.engine, os.environ)
     space = with_defaults(space, _set_by_command(space, study, installed.version or study.engine.version))
-    return Brief(
+    brief = Brief(
         path=path,
         study=study,
         folder=_folder(path, study.name),
@@ -111,6 +126,9 @@ def read_brief(path: Path, name: str = "") -> Brief:
         facts=_facts(space, study, installed),
         shape=_shape(study, path),
     )
+    if study.search.live == "on" and (reason := brief.why_no_live()):
+        raise InputError(f'{path.name}: search.live: "on" cannot be: {reason}; write "auto" or "off"')
+    return brief
 
 
 def _folder(path: Path, name: str) -> StudyFolder:

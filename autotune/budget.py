@@ -8,6 +8,8 @@ from autotune.values import Infeasible, Measured, Refused, TrialResult, Value
 
 RESERVE = 1.1
 """A trial is begun only where its expected time fits this many times into what is left."""
+RECENT = 5
+"""Trials from which the time of the next one is expected."""
 STARTS_PER_TRIAL = 3
 """A search that only repeats the baseline ends at this many starts for each trial of its budget."""
 
@@ -18,7 +20,8 @@ def is_trial(result: TrialResult) -> bool:
 
 
 class Standing(Value, frozen=True, kw_only=True):
-    """How a night stands. ``trial_s`` is the expected time of one more trial, None before there is a measured one.
+    """How a night stands. ``trial_s`` is the expected time of one more trial, ``start_s`` that of a start with one
+    load; None before there is a measured one.
 
     ``settled`` leaves out further starts of the baseline, ``starts`` and ``spent_s`` count them.
     """
@@ -26,19 +29,20 @@ class Standing(Value, frozen=True, kw_only=True):
     settled: int
     spent_s: float
     trial_s: float | None
+    start_s: float | None = None
     starts: int = 0
 
     @classmethod
     def of(cls, results: Sequence[TrialResult]) -> Standing:
         """Time spent and time to expect, learned from the trials themselves."""
-        measured = [r.timings.total_s for r in results if isinstance(r.outcome, Measured)]
+        measured = [r.timings for r in results if isinstance(r.outcome, Measured)]
         # The first start of a night compiles and reads cold files: later ones are the better guide.
-        recent = measured[1:][-5:] or measured
-        expected = sum(recent) / len(recent) if recent else None
+        recent = measured[1:][-RECENT:] or measured
         return cls(
             settled=sum(map(is_trial, results)),
             spent_s=sum(r.timings.total_s for r in results),
-            trial_s=expected,
+            trial_s=sum(t.total_s for t in recent) / len(recent) if recent else None,
+            start_s=sum(t.total_s - t.live_s for t in recent) / len(recent) if recent else None,
             starts=len(results),
         )
 
@@ -59,8 +63,8 @@ def why_stop(standing: Standing, trials: int, budget_s: float, reserve_s: float 
     left_s = budget_s - standing.spent_s - reserve_s
     if left_s <= 0:
         return f"the budget of {budget_s:.0f} s is used up"
-    if standing.trial_s is not None and left_s < RESERVE * standing.trial_s:
-        return f"{left_s:.0f} s are left of the budget and a trial takes about {standing.trial_s:.0f} s"
+    if standing.start_s is not None and left_s < RESERVE * standing.start_s:
+        return f"{left_s:.0f} s are left of the budget and a trial takes about {standing.start_s:.0f} s"
     return None
 
 

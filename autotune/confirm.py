@@ -88,7 +88,7 @@ def _begin(night: Night, ask: Ask) -> tuple[StudyFolder, ConfirmationPlan] | Non
 def _schedule(night: Night, ask: Ask, arms: int) -> Schedule | None:
     """As many blocks as were asked for and fit into the time that is left; None where two do not."""
     seed = night.brief.study.seed + len(night.records.numbers())
-    each_s = Standing.of(settled(night.records.results())).trial_s
+    each_s = Standing.of(settled(night.records.results())).start_s
     blocks, more_baseline = max(ask.blocks, FEWEST_BLOCKS), True
     if ask.left_s is not None and each_s:
         # Half a start too long is better than a comparison that loses a block.
@@ -150,7 +150,7 @@ def _conclude(night: Night, folder: StudyFolder, plan: ConfirmationPlan) -> Conf
 def reserve_s(night: Night) -> float:
     """Seconds of the night's budget that the confirmation will need, as far as can be told."""
     blocks = night.brief.study.budget.confirm_starts
-    each = Standing.of(settled(night.records.results())).trial_s
+    each = Standing.of(settled(night.records.results())).start_s
     if not blocks or each is None:
         return 0.0
     needed = (FEWEST_ARMS * blocks + MORE_BASELINE) * each

@@ -7,7 +7,8 @@ from typing import Literal
 
 from autotune.values import Config, Outcome, Timings, Value
 
-Phase = Literal["prepare", "start", "read back", "warm-up", "load", "stop"]
+Phase = Literal["prepare", "start", "read back", "warm-up", "load", "live", "stop"]
+"""``live``: a load at a running limit that was set while the server ran, entered once for each of them."""
 
 
 class NightStarted(Value, frozen=True, kw_only=True, tag="night_started"):

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+import msgspec
+
 from autotune.diagnosis.diagnose import LOAD_SILENCE_S
 from autotune.events import LoadProgress, Phase, PhaseEntered
+from autotune.guidance import NO_GUIDE, Guide
 from autotune.load.driver import run_load
 from autotune.load.reduce import reduce
 from autotune.load.spec import LoadSpec, Progress
@@ -16,38 +19,70 @@ from autotune.server.watchdog import Alarm, LoadLimits
 from autotune.study.file import Workload
 from autotune.surroundings import Onlooker
 from autotune.trouble import Retry, Trouble
-from autotune.values import Effective, Interrupted, Measured, Measurement, Outcome, Refused, Value
+from autotune.values import (
+    Effective,
+    Estimate,
+    Interrupted,
+    Measured,
+    Measurement,
+    Outcome,
+    Refused,
+    Value,
+)
 from autotune.verdict.curve import Level, answering_level
 from autotune.verdict.objective import score
 
 SETTLE_S = 10.0
 SINGLE = "0"
+COURSE_POINTS = 60
+LIVE = 1
+"""The word that tells the prompts of live loads from those of the trial's own."""
 FAILING_AFTER = 16
 """Requests that must have failed before a load of failures is given up early."""
 
 
 class Load(Value, frozen=True, kw_only=True):
-    """Which load of which trial, on a server with these values in force."""
+    """Which load of which trial, on a server with these values in force.
+
+    ``live`` is a running limit that was set while it served, 0: the server runs as it was started.
+    """
 
     number: int
     attempt: int
     effective: Effective
+    live: int = 0
+
+
+class Loaded(Value, frozen=True, kw_only=True):
+    """What one load gave. ``losing``: why it was ended early, empty where it was not; ``course`` as in ``Measured``."""
+
+    measurement: Measurement
+    losing: str = ""
+    course: tuple[tuple[float, Estimate], ...] = ()
 
 
 class Watch:
     """Decides, four times a second, whether a load must end at once; keeps why."""
 
-    def __init__(self, rig: Rig, guard: LoadGuard, failed_limit: float) -> None:
+    def __init__(self, rig: Rig, guard: LoadGuard, failed_limit: float, guide: Guide) -> None:
         self._rig = rig
         self._guard = guard
         self._failed_limit = failed_limit
+        self._guide = guide
         self._progress: Progress | None = None
         self.alarm: Alarm | None = None
         self.cancelled: str | None = None
         self.failing = ""
+        self.losing = ""
+        self.course: list[tuple[float, Estimate]] = []
 
     def hear(self, progress: Progress) -> None:
+        """The figure so far is judged once each time that it changes."""
         self._progress = progress
+        seen = progress.estimate
+        if seen is not None and (not self.course or seen != self.course[-1][1]):
+            self.course.append((progress.window_s, seen))
+            self.losing = self._guide.loses(seen) or ""
 
     def why_stop(self) -> str | None:
         """A reason to end the load now; None: go on."""
@@ -62,35 +97,57 @@ class Watch:
             return self.alarm.reason
         if seen.failed >= FAILING_AFTER and seen.failed > 2 * self._failed_limit * (seen.completed + seen.failed):
             self.failing = f"{seen.failed} of {seen.completed + seen.failed} requests failed: {seen.last_error}"
-        return self.failing or None
+        return self.failing or self.losing or None
 
 
-def measure(rig: Rig, load: Load, server: RunningServer) -> Outcome | Trouble | Retry:
-    """All loads of one start, on a server that is ready, and the score among them."""
+def measure(rig: Rig, load: Load, server: RunningServer, guide: Guide = NO_GUIDE) -> Outcome | Trouble | Retry:
+    """All loads of one start, on a server that is ready, and the score among them.
+
+    Only a start of a single load is ended early: of several the one that will answer is not known before.
+    """
     levels: list[Level] = []
-    for workload in rig.study.workload.loads():
+    workloads = rig.study.workload.loads()
+    seen: Loaded | Interrupted | Trouble
+    for workload in workloads:
         if levels:
-            _settle(rig, server)
-        seen = _load_once(rig, load, server, workload)
-        if not isinstance(seen, Measurement):
+            settle(rig, server)
+        seen = load_once(rig, load, server, workload, guide if len(workloads) == 1 else NO_GUIDE)
+        if not isinstance(seen, Loaded):
             return seen
-        levels.append(Level(concurrency=workload.concurrency, measurement=seen))
-    return _scored(rig, load, levels)
+        levels.append(Level(concurrency=workload.concurrency, measurement=seen.measurement))
+    outcome = _scored(rig, load, levels)
+    assert isinstance(seen, Loaded)
+    return _with_course(outcome, seen) if isinstance(outcome, Measured) and len(levels) == 1 else outcome
 
 
-def _load_once(rig: Rig, load: Load, server: RunningServer, workload: Workload) -> Measurement | Interrupted | Trouble:
-    watch = Watch(rig, server.guard(_limits(rig)), workload.failed_limit)
+def load_once(
+    rig: Rig, load: Load, server: RunningServer, workload: Workload, guide: Guide = NO_GUIDE
+) -> Loaded | Interrupted | Trouble:
+    """One load; raises WorkerLost where the client broke."""
+    watch = Watch(rig, server.guard(_limits(rig)), workload.failed_limit, guide)
     onlooker = Onlooker(rig, server)
     spec = _spec(rig, load, server, workload)
-    raw = run_load(spec, _reporter(rig, load.number, (watch, onlooker)), watch.why_stop)
+    raw = run_load(spec, _reporter(rig, load, (watch, onlooker)), watch.why_stop)
     if watch.cancelled:
         return Interrupted(reason=watch.cancelled)
     if trouble := _trouble(watch, server):
         return trouble
-    return reduce(raw, workload, rig.study.objective, onlooker.result(), rig.gates)
+    return Loaded(
+        measurement=reduce(raw, workload, rig.study.objective, onlooker.result(), rig.gates),
+        losing=watch.losing,
+        course=tuple(watch.course),
+    )
 
 
-def _settle(rig: Rig, server: RunningServer) -> None:
+def _with_course(measured: Measured, seen: Loaded) -> Measured:
+    """How the score came about, thinned out where a load was long."""
+    every = max(1, -(-len(seen.course) // COURSE_POINTS))
+    kept = seen.course[::-1][::every][::-1]
+    course = tuple((round(at_s, 2), estimate.value) for at_s, estimate in kept)
+    return msgspec.structs.replace(measured, stopped_early=bool(seen.losing), course=course)
+
+
+def settle(rig: Rig, server: RunningServer) -> None:
     """Wait until the server has let go of the last load's requests, as far as its counters tell."""
     end_s = rig.waiting.clock.now() + SETTLE_S
     last: int | None = None
@@ -111,12 +168,14 @@ def _spec(rig: Rig, load: Load, server: RunningServer, workload: Workload) -> Lo
     key = rig.study.engine.api_key_env
     # Each load has prompts of its own: those of the level before are in the server's cache.
     level = (workload.concurrency,) if rig.study.workload.levels else ()
+    live = (load.live, LIVE) if load.live else ()
+    trial = rig.records.trial(load.number)
     return LoadSpec(
         base_url=server.plan.base_url,
         workload=workload,
         level=str(workload.concurrency) if level else SINGLE,
-        seed=(rig.study.seed, rig.prompts, load.number, load.attempt, *level),
-        folder=str(rig.records.trial(load.number).load),
+        seed=(rig.study.seed, rig.prompts, load.number, load.attempt, *level, *live),
+        folder=str(trial.live(load.live) if load.live else trial.load),
         api_key=os.environ.get(key, "") if key else "",
         model=server.plan.model_name,
         metric=rig.study.objective.metric,
@@ -125,10 +184,11 @@ def _spec(rig: Rig, load: Load, server: RunningServer, workload: Workload) -> Lo
     )
 
 
-def _reporter(rig: Rig, number: int, lookouts: tuple[Watch, Onlooker]) -> Callable[[Progress], None]:
-    """Hands progress to the watch and to whoever follows the night."""
+def _reporter(rig: Rig, load: Load, lookouts: tuple[Watch, Onlooker]) -> Callable[[Progress], None]:
+    """Hands progress to the watch and to whoever follows the night. A live load is one phase, which has begun."""
     watch, onlooker = lookouts
-    entered: list[str] = []
+    number = load.number
+    entered: list[str] = ["warm-up", "load"] if load.live else []
 
     def report(seen: Progress) -> None:
         watch.hear(seen)

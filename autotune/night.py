@@ -16,6 +16,7 @@ from autotune.brief import Brief, expected_kv, read_brief
 from autotune.engines.argv import value_of
 from autotune.errors import InputError
 from autotune.events import Event, Listener, LoadProgress, Note
+from autotune.livelimits import LiveSwitch
 from autotune.load.gates import GateLimits
 from autotune.notify import heralded
 from autotune.rig import Rig, now_text
@@ -59,6 +60,7 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     brief: Brief
     rig: Rig
     searcher: Searcher
+    live: LiveSwitch = msgspec.field(default_factory=LiveSwitch)
 
     @property
     def records(self) -> Records:

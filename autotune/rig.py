@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import httpx
 import msgspec
 
-from autotune.engines.base import Engine, Fetch, Where
+from autotune.engines.base import Engine, Fetch, Request, Where
 from autotune.events import Listener
 from autotune.load.gates import GateLimits
 from autotune.server.cancel import POLL_S, Waiting
@@ -25,6 +25,9 @@ from autotune.values import Config, LaunchPlan, ParamValue
 
 FETCH_S = 20.0
 PROBE_TOKENS = 8
+JSON = {"content-type": "application/json"}
+Answer = tuple[int, bytes]
+"""HTTP status (0: none came) and body."""
 
 
 class Rig(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,26 +90,36 @@ class EngineProbe:
 
 
 def fetcher(client: httpx.Client, waiting: Waiting | None = None) -> Fetch:
-    """GET that answers status 0 instead of raising, as engines want it; at once where somebody wants to end.
+    """GET that answers status 0 instead of raising, as engines want it; at once where somebody wants to end."""
+    return lambda path: _answer(client, client.build_request("GET", path), waiting)
 
-    The request runs in a thread: a server that hangs must not hold up a signal.
-    """
+
+def sender(client: httpx.Client, waiting: Waiting | None = None) -> Callable[[Request, dict[str, str]], Answer]:
+    """The same for an engine's request with some headers of its own, which replace the client's."""
+
+    def send(request: Request, headers: dict[str, str]) -> Answer:
+        built = client.build_request(
+            request.method, request.path, content=request.body or None, headers={**JSON, **headers}
+        )
+        return _answer(client, built, waiting)
+
+    return send
+
+
+def _answer(client: httpx.Client, request: httpx.Request, waiting: Waiting | None) -> Answer:
+    """The request runs in a thread: a server that hangs must not hold up a signal."""
     cancel = (waiting or Waiting()).cancel
-
-    def fetch(path: str) -> tuple[int, bytes]:
-        answers: list[tuple[int, bytes]] = []
-        thread = threading.Thread(target=lambda: answers.append(_get(client, path)), name="fetch", daemon=True)
-        thread.start()
-        while thread.is_alive() and cancel.reason() is None:
-            thread.join(POLL_S)
-        return answers[0] if answers else (0, b"given up")
-
-    return fetch
+    answers: list[Answer] = []
+    thread = threading.Thread(target=lambda: answers.append(_send(client, request)), name="fetch", daemon=True)
+    thread.start()
+    while thread.is_alive() and cancel.reason() is None:
+        thread.join(POLL_S)
+    return answers[0] if answers else (0, b"given up")
 
 
-def _get(client: httpx.Client, path: str) -> tuple[int, bytes]:
+def _send(client: httpx.Client, request: httpx.Request) -> Answer:
     try:
-        answer = client.get(path)
+        answer = client.send(request)
     except (httpx.HTTPError, OSError, RuntimeError) as error:  # a client that was closed meanwhile
         return 0, repr(error).encode()
     return answer.status_code, answer.content

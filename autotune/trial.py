@@ -9,6 +9,8 @@ import msgspec
 
 from autotune.errors import NightStopped
 from autotune.events import Note, Phase, PhaseEntered
+from autotune.guidance import NO_GUIDE, Guide
+from autotune.livelimits import measure_live
 from autotune.load.driver import WorkerLost
 from autotune.loading import Load, measure
 from autotune.rig import EngineProbe, Rig, Stopwatch, control_client, fetcher, now_text
@@ -22,7 +24,7 @@ from autotune.server.serve import RunningServer, Seams, ServeOptions, running
 from autotune.server.stop import StopLimits
 from autotune.study.record import write_record
 from autotune.trouble import Retry, Trouble, judge_trouble, read_log
-from autotune.values import Config, Interrupted, LaunchPlan, Outcome, Timings, TrialResult, Value
+from autotune.values import Config, Interrupted, LaunchPlan, Measured, Outcome, Timings, TrialResult, Value
 
 BACKOFF = 4.0
 """The pause before each further attempt is this many times as long as the one before."""
@@ -41,37 +43,69 @@ class Ticket(Value, frozen=True, kw_only=True):
     repeat_of: int | None = None
 
 
-def run_trial(rig: Rig, ticket: Ticket) -> TrialResult:
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One trial as it goes. ``suspended_s`` is how long the machine had slept when it began."""
+
+    rig: Rig
+    ticket: Ticket
+    guide: Guide
+    watch: Stopwatch
+    started_at: str
+    suspended_s: float
+
+    @property
+    def slept(self) -> float:
+        """Seconds that the machine slept during this trial."""
+        return slept_s() - self.suspended_s
+
+    def result(self, outcome: Outcome) -> TrialResult:
+        """The trial with that outcome, and with the times until now."""
+        parts = {name: round(seconds, 3) for name, seconds in self.watch.parts.items()}
+        return TrialResult(
+            number=self.ticket.number,
+            config=self.ticket.config,
+            outcome=outcome,
+            timings=Timings(total_s=round(self.watch.total_s, 3), **parts),
+            started_at=self.started_at,
+            finished_at=now_text(),
+            repeat_of=self.ticket.repeat_of,
+        )
+
+    def keep(self, measured: Measured) -> None:
+        """Write down what is measured so far: whatever ends the tuner now, this is not lost."""
+        if self.slept <= SLEEP_S:
+            self.rig.records.keep(self.result(measured))
+
+
+def run_trial(rig: Rig, ticket: Ticket, guide: Guide = NO_GUIDE) -> TrialResult:
     """Start, load, measure, stop; with bounded retries for faults that say nothing about the parameters.
 
     Raises NightStopped when an assumption of the night is broken; whatever was started is stopped by then.
     """
-    started_at = now_text()
-    watch = Stopwatch(rig.waiting.clock.now)
-    suspended_s = slept_s()
-    with host_refusals():
-        outcome = _with_retries(rig, ticket, watch)
-    if (slept := slept_s() - suspended_s) > SLEEP_S and not isinstance(outcome, Interrupted):
-        outcome = Interrupted(reason=f"{SLEPT} for {slept:.0f} s during this trial")
-    parts = {name: round(seconds, 3) for name, seconds in watch.parts.items()}
-    return TrialResult(
-        number=ticket.number,
-        config=ticket.config,
-        outcome=outcome,
-        timings=Timings(total_s=round(watch.total_s, 3), **parts),
-        started_at=started_at,
-        finished_at=now_text(),
-        repeat_of=ticket.repeat_of,
+    run = Run(
+        rig=rig,
+        ticket=ticket,
+        guide=guide,
+        watch=Stopwatch(rig.waiting.clock.now),
+        started_at=now_text(),
+        suspended_s=slept_s(),
     )
+    with host_refusals():
+        outcome = _with_retries(run)
+    if run.slept > SLEEP_S and not isinstance(outcome, Interrupted):
+        before = rig.records.kept(ticket.number)
+        asleep = Interrupted(reason=f"{SLEPT} for {run.slept:.0f} s during this trial")
+        outcome = before.outcome if before else asleep
+    return run.result(outcome)
 
 
-def _with_retries(rig: Rig, ticket: Ticket, watch: Stopwatch) -> Outcome:
-    attempt = 0
-    while isinstance(outcome := _attempt(rig, ticket, attempt, watch), Retry):
+def _with_retries(run: Run) -> Outcome:
+    attempt, rig = 0, run.rig
+    while isinstance(outcome := _attempt(run, attempt), Retry):
         attempt += 1
         if attempt >= outcome.attempts:
             return outcome.give_up()
-        rig.say(Note(text=f"trial {ticket.number}: {outcome.reason}; trying again", level="warning"))
+        rig.say(Note(text=f"trial {run.ticket.number}: {outcome.reason}; trying again", level="warning"))
         if reason := _back_off(rig, outcome.pause_s * BACKOFF ** (attempt - 1)):
             return Interrupted(reason=reason)
     return outcome
@@ -86,15 +120,16 @@ def _back_off(rig: Rig, seconds: float) -> str | None:
     return None
 
 
-def _attempt(rig: Rig, ticket: Ticket, attempt: int, watch: Stopwatch) -> Outcome | Retry:
+def _attempt(run: Run, attempt: int) -> Outcome | Retry:
     """One server, from start to verified end; what the machine cannot do just now is tried again."""
     try:
-        return _serve_once(rig, ticket, attempt, watch)
+        return _serve_once(run, attempt)
     except (StartFailed, WorkerLost) as error:
         return Retry(reason=str(error), kind="env_error")
 
 
-def _serve_once(rig: Rig, ticket: Ticket, attempt: int, watch: Stopwatch) -> Outcome | Retry:
+def _serve_once(run: Run, attempt: int) -> Outcome | Retry:
+    rig, ticket, watch = run.rig, run.ticket, run.watch
     _enter(rig, ticket, "prepare")
     require_disk(rig.records.folder.root, DISK_BYTES)
     plan = rig.plan(ticket.config)
@@ -106,8 +141,8 @@ def _serve_once(rig: Rig, ticket: Ticket, attempt: int, watch: Stopwatch) -> Out
     probe = EngineProbe(rig.engine, plan, (workload.token_id_low, workload.token_id_high))
     with running(plan, options, probe, seams) as server:
         watch.lap("start_s" if server.process else "prepare_s")
-        outcome = _while_serving(rig, ticket, server, attempt)
-        watch.lap("load_s")
+        outcome = _while_serving(run, server, attempt)
+        watch.lap("live_s" if isinstance(outcome, Measured) else "load_s")
         log = read_log(options.log_path) if isinstance(outcome, Trouble) and outcome.alive else None
         _enter(rig, ticket, "stop")
     watch.lap("stop_s")
@@ -125,10 +160,10 @@ def _kernel_log(server: RunningServer) -> str | None:
     return kernel_log(process.ever_pids, process.started_s) if process else None
 
 
-def _while_serving(rig: Rig, ticket: Ticket, server: RunningServer, attempt: int) -> Outcome | Trouble | Retry:
+def _while_serving(run: Run, server: RunningServer, attempt: int) -> Outcome | Trouble | Retry:
     match server.start:
         case Ready():
-            return _read_and_measure(rig, ticket, server, attempt)
+            return _read_and_measure(run, server, attempt)
         case Cancelled(reason=reason):
             return Interrupted(reason=reason)
         case Died(exit_code=code):
@@ -142,14 +177,22 @@ def _while_serving(rig: Rig, ticket: Ticket, server: RunningServer, attempt: int
             raise NightStopped(f"{reason}; stop what holds it (autotune never does), then run the same command")
 
 
-def _read_and_measure(rig: Rig, ticket: Ticket, server: RunningServer, attempt: int) -> Outcome | Trouble | Retry:
+def _read_and_measure(run: Run, server: RunningServer, attempt: int) -> Outcome | Trouble | Retry:
+    rig, ticket = run.rig, run.ticket
     _enter(rig, ticket, "read back")
     written = read_log(server.log_path)
     with control_client(server.plan) as client:
         effective = rig.engine.effective(fetcher(client, rig.waiting), written, rig.space.names())
     for sentence in rig.engine.describe_clamps(ticket.config, effective, written):
         rig.say(Note(text=f"trial {ticket.number}: {sentence}"))
-    return measure(rig, Load(number=ticket.number, attempt=attempt, effective=effective), server)
+    load = Load(number=ticket.number, attempt=attempt, effective=effective)
+    guide = msgspec.structs.replace(run.guide, keep=run.keep)
+    outcome = measure(rig, load, server, guide)
+    if not isinstance(outcome, Measured):
+        return outcome
+    run.watch.lap("load_s")
+    guide.keep(outcome)
+    return measure_live(rig, load, server, outcome, guide)
 
 
 def _record_environment(rig: Rig, ticket: Ticket, plan: LaunchPlan, mark: str) -> None:

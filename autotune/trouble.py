@@ -132,10 +132,10 @@ def _capped(found: Diagnosis, trouble: Trouble) -> Diagnosis:
     return found
 
 
-def read_log(path: Path) -> str:
-    """The text of a server's log, the last part of a very long one; empty where there is none."""
+def read_log(path: Path, begin: int = 0) -> str:
+    """The text of a server's log from byte ``begin`` on, the last part where it is very long; empty without one."""
     with contextlib.suppress(OSError), path.open("rb") as file:
         size = file.seek(0, 2)
-        file.seek(max(0, size - LOG_BYTES))
+        file.seek(max(begin, size - LOG_BYTES))
         return file.read().decode(errors="replace")
     return ""

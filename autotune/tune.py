@@ -10,6 +10,7 @@ from autotune.drifting import DriftRecord, record_of, steadied
 from autotune.errors import NightStopped
 from autotune.events import NightEnded, NightStarted, Note, TrialSettled, TrialStarted
 from autotune.exporting import export_best
+from autotune.guiding import guide_of
 from autotune.night import Night
 from autotune.rig import now_text
 from autotune.search.region import Region
@@ -137,7 +138,7 @@ def _run(night: Night, ticket: Ticket) -> TrialResult:
     eta = eta_s(standing, budget.trials, repeats_ahead(standing, budget.trials, budget.baseline_every))
     night.rig.say(TrialStarted(number=ticket.number, role=ticket.role, config=ticket.config, eta_s=eta))
     before = best_of(night.records.results(), night.brief.study.objective)
-    result = night.records.settle(run_trial(night.rig, ticket))
+    result = night.records.settle(run_trial(night.rig, ticket, guide_of(night, ticket)))
     night.searcher.tell(result, night.region())
     if night.searcher.trouble:
         night.rig.say(Note(text=f"storage: {night.searcher.trouble}; the records are kept", level="warning"))

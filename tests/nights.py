@@ -68,6 +68,7 @@ gpu_memory_gb = 24
 weight_gb = 8
 [space]
 parameters = {parameters}
+{overrides}
 [workload]
 input_tokens = 8
 output_tokens = 8
@@ -94,6 +95,7 @@ request_s = 20
 [search]
 sampler = "tpe"
 startup_trials = 2
+live = "{live}"
 """
 
 
@@ -103,12 +105,14 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     name: str = "short"
     flags: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ("max_running_requests", "cuda_graph_max_bs")
+    overrides: str = ""
     workload: str = ""
     stream: bool = False
     objective: str = ""
     trials: int = 3
     confirm: int = 0
     baseline_every: int = 0
+    live: str = "off"
     silence_s: float = 30.0
     stall_s: float = 20.0
 

@@ -14,6 +14,7 @@ import pytest
 from autotune import confirm, tune
 from autotune.brief import read_brief
 from autotune.events import Event, Note
+from autotune.guidance import NO_GUIDE, Guide
 from autotune.night import Night, open_night
 from autotune.rig import Rig
 from autotune.server.cancel import CancelFlag, Waiting
@@ -66,7 +67,7 @@ class Stage:
         with open_night(read_brief(self.study), self.heard.append, Waiting(clock=FakeClock(), cancel=self.cancel)) as n:
             yield n
 
-    def run_trial(self, rig: Rig, ticket: Ticket) -> TrialResult:
+    def run_trial(self, rig: Rig, ticket: Ticket, guide: Guide = NO_GUIDE) -> TrialResult:
         """In place of ``autotune.trial.run_trial``; time is counted by the settled trials of the folder."""
         folder = rig.records.folder.root
         now_s = TRIAL_S * len(rig.records.results())

@@ -86,6 +86,11 @@ class Engine(Protocol):
         """One sentence for each parameter that runs at another value than asked, with the reason if known."""
         ...
 
+    @property
+    def live_parameter(self) -> str:
+        """The parameter of the search space that ``live_limit`` moves; empty: it is fixed while the server runs."""
+        ...
+
     def live_limit(self, limit: int, fetch: Fetch) -> Request | None:
         """The request that makes a running server hold at most ``limit`` requests, or None if it cannot."""
         ...
@@ -96,6 +101,10 @@ class Engine(Protocol):
 
     def live_limit_in_force(self, fetch: Fetch) -> int | None:
         """The running limit that is in force at this moment, over all ranks; None: not told."""
+        ...
+
+    def running_logged(self, log_text: str) -> int | None:
+        """How many requests the server typically ran at once, as its log tells; None: it does not."""
         ...
 
     def counters(self, fetch: Fetch, log_text: str = "") -> Counters:

@@ -16,6 +16,8 @@ from autotune.values import Config, LaunchPlan, ParamValue
 class FixedLimit:
     """The part of an engine whose running limit cannot be changed while it serves."""
 
+    live_parameter = ""
+
     def live_limit(self, limit: int, fetch: Fetch) -> Request | None:
         """See ``Engine.live_limit``: not offered."""
         return None
@@ -26,6 +28,10 @@ class FixedLimit:
 
     def live_limit_in_force(self, fetch: Fetch) -> int | None:
         """See ``Engine.live_limit_in_force``: not offered."""
+        return None
+
+    def running_logged(self, log_text: str) -> int | None:
+        """See ``Engine.running_logged``: only of use with a limit that moves."""
         return None
 
 

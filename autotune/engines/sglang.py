@@ -36,6 +36,7 @@ class SGLang:
     """The engine ``sglang``."""
 
     kind = "sglang"
+    live_parameter = RUNNING
 
     def launch_plan(
         self, spec: EngineSpec, model: ModelSpec, flags: Sequence[tuple[str, ParamValue]], where: Where
@@ -90,6 +91,10 @@ class SGLang:
         live = [_at_most(whole(state.get("pp_max_micro_batch_size")), _share(state)) for state in states]
         known = [limit for limit in live if limit is not None]
         return sum(known) * _pipeline(states) if known and len(known) == len(live) else None
+
+    def running_logged(self, log_text: str) -> int | None:
+        """See ``Engine.running_logged``: per rank, from the lines about decode batches."""
+        return sglang_log.running(log_text)
 
     def counters(self, fetch: Fetch, log_text: str = "") -> Counters:
         """See ``Engine.counters``. /metrics exists only under --enable-metrics."""

@@ -6,6 +6,7 @@ Line formats as printed by 0.3.5 to 0.5.23.
 from __future__ import annotations
 
 import re
+import statistics
 
 from autotune.values import ParamValue, Value
 
@@ -16,6 +17,7 @@ _CAPTURE = re.compile(
 )
 _AVAILABLE = re.compile(r"available_gpu_mem=(\d+(?:\.\d+)?) GB")
 _PREFILL = re.compile(r"Prefill batch.*?#new-token: (\d+).*?#cached-token: (\d+)")
+_DECODE = re.compile(r"Decode batch.*?#running-req: (\d+)")
 _RETRACTED = re.compile(r"#retracted_reqs: (\d+)")
 _REDUCED = re.compile(
     r"max_running_requests (?:was reduced from the requested \d+ to|is capped to) \d+.*?(KV cache|mamba)"
@@ -94,6 +96,12 @@ def tokens(log_text: str) -> tuple[int, int] | None:
 def retractions(log_text: str) -> int:
     """Requests thrown out of a full KV pool, as the log counts them."""
     return sum(int(count) for count in _RETRACTED.findall(log_text))
+
+
+def running(log_text: str) -> int | None:
+    """The median of the requests in its decode batches."""
+    seen = [int(count) for count in _DECODE.findall(log_text)]
+    return int(statistics.median(seen)) if seen else None
 
 
 def running_limit_reason(log_text: str) -> str:

@@ -240,7 +240,11 @@ class _Patience:
 
 def auth_headers(plan: LaunchPlan, env: Mapping[str, str]) -> dict[str, str]:
     """``Authorization: Bearer`` with the plan's key; empty when it has none."""
-    key = env.get(plan.api_key_env, "") if plan.api_key_env else ""
+    return bearer(env.get(plan.api_key_env, "") if plan.api_key_env else "")
+
+
+def bearer(key: str) -> dict[str, str]:
+    """The header that carries a key; empty without one."""
     return {"authorization": f"Bearer {key}"} if key else {}
 
 

@@ -64,6 +64,8 @@ class Engine:
         self.counters = Counters()
         self.crash: Callable[[Callable[[], None]], None] = lambda report: report()
         self.load_began_s: float | None = None
+        self.told_limit = resolved.limits.running
+        self.told_at_s: float | None = None
         self.halted = False
         self._pace = pace
         self._speed = pace.speed
@@ -104,6 +106,12 @@ class Engine:
         self.batcher.abort(request)
         # It may already be part of a step that is under way.
         request.tag = None
+
+    def tell_limit(self, value: int) -> None:
+        """Run at most so many requests at once from now on."""
+        self.told_limit, self.told_at_s = value, time.monotonic()
+        if "live_ignored" not in self.faults:
+            self.batcher.running_cap = value
 
     def load_s(self) -> float:
         """Real seconds since the load began, below zero before."""

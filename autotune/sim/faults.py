@@ -51,6 +51,13 @@ FAULTS: dict[str, Fault] = {
     "prefix_cache": Fault(stage="load", meaning="serves every prompt from the cache, whatever the flags say"),
     "flood_log": Fault(stage="load", default="5", meaning="writes this many MB of log per second"),
     "ignored_flag": Fault(stage="launch", default="max_running_requests", meaning="accepts a flag and ignores it"),
+    "live_refused": Fault(stage="load", meaning="takes no running limit while it serves"),
+    "live_ignored": Fault(
+        stage="load", meaning="reads back a running limit that it was told, and runs as many as before"
+    ),
+    "live_death": Fault(
+        stage="load", default="0.5", meaning="SIGKILLs itself S seconds after it was told a running limit"
+    ),
     "deaf": Fault(stage="stop", meaning="ignores SIGTERM and SIGINT"),
     "child_left": Fault(stage="stop", default="600", meaning="leaves a child in its own session for S seconds"),
     "stale_port": Fault(stage="stop", default="600", meaning="a child keeps the listening socket for S seconds"),

@@ -39,7 +39,7 @@ def server_info(args: dict[str, Any], engine: Engine) -> dict[str, Any]:
     values = server_args(args, engine)
     state = {
         **values,
-        "pp_max_micro_batch_size": engine.batcher.running_cap,
+        "pp_max_micro_batch_size": engine.told_limit,
         "last_gen_throughput": round(engine.counters.gen_throughput, 2),
     }
     if parse_version(settings.version) >= (0, 5, 8):

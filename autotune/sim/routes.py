@@ -156,9 +156,9 @@ class App:
             reply.json(400, wire.error_body("server_args.pp_max_micro_batch_size must be an integer", 400))
             return
         largest = self.engine.batcher.limits.running
-        updated = 1 <= value <= largest
+        updated = 1 <= value <= largest and "live_refused" not in self.faults
         if updated:
-            self.engine.batcher.running_cap = value
+            self.engine.tell_limit(value)
         else:
             log.line(f"Updating pp_max_micro_batch_size to {value} is rejected because it is out of [1, {largest}]")
         reply.json(200, [{"updated": updated, "server_args": info.server_args(self.args, self.engine)}])

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -174,10 +175,12 @@ class _Server:
     async def _watch_load(self, engine: Engine) -> None:
         """Faults that go by the clock of the load."""
         death_s, flood = self.faults.number("death_under_load"), self.faults.number("flood_log")
-        while death_s is not None or flood is not None:
+        live_s = self.faults.number("live_death")
+        while death_s is not None or flood is not None or live_s is not None:
             await asyncio.sleep(0.05)
-            load_s = engine.load_s()
-            if death_s is not None and load_s >= death_s:
+            load_s, told_s = engine.load_s(), engine.told_at_s
+            limited = live_s is not None and told_s is not None and time.monotonic() - told_s >= live_s
+            if limited or (death_s is not None and load_s >= death_s):
                 os.kill(os.getpid(), signal.SIGKILL)
             if flood is not None and load_s >= 0:
                 log.raw("\n".join(["WARNING: something happened " + "x" * 100] * int(flood * 400)) + "\n")

@@ -43,6 +43,15 @@ class TrialFolder(msgspec.Struct, frozen=True):
         """Folder of the raw records of the requests."""
         return self.root / "load"
 
+    def live(self, limit: int) -> Path:
+        """Folder of the raw records of the load at a running limit that was set while the server ran."""
+        return self.root / f"live-{limit}"
+
+    @property
+    def so_far(self) -> Path:
+        """What the trial has measured while its server still runs, in the shape of a result; gone once settled."""
+        return self.root / "so-far.json"
+
     @property
     def result(self) -> Path:
         """The settled trial; its presence is what settles it."""

@@ -18,9 +18,11 @@ from autotune.study.atomic import make_private_folder, write_atomic, writing
 from autotune.study.folder import StudyFolder, TrialFolder
 from autotune.values import (
     Config,
+    Estimate,
     Finding,
     Interrupted,
     LaunchPlan,
+    LiveFigures,
     Measured,
     Measurement,
     Refused,
@@ -92,9 +94,24 @@ class Records:
         if stored := self.result(result.number):
             return stored
         result = storable(result)
-        make_private_folder(self.trial(result.number).root)
-        write_record(self.trial(result.number).result, result)
+        trial = self.trial(result.number)
+        make_private_folder(trial.root)
+        write_record(trial.result, result)
+        trial.so_far.unlink(missing_ok=True)
         return result
+
+    def keep(self, result: TrialResult) -> None:
+        """Write down what an unsettled trial has measured so far, atomically; a later one replaces it."""
+        write_record(self.trial(result.number).so_far, storable(result))
+
+    def kept(self, number: int) -> TrialResult | None:
+        """What an unsettled trial has measured so far."""
+        return read_record(self.trial(number).so_far, TrialResult)
+
+    def settle_kept(self) -> list[TrialResult]:
+        """Settle every trial that was cut off after it had measured something by just that; returns these results."""
+        kept = (self.kept(begun.number) for begun in self.interrupted())
+        return [self.settle(result) for result in kept if result is not None]
 
     def result(self, number: int) -> TrialResult | None:
         return read_record(self.trial(number).result, TrialResult)
@@ -112,8 +129,10 @@ class Records:
     def settle_interrupted(self, reason: str, now: str) -> list[TrialResult]:
         """Settle every trial that was cut off as ``Interrupted``; returns these results.
 
-        End the servers of these trials first: afterwards nothing says that they may still run.
+        One that had measured something keeps that (``settle_kept``). End the servers of these trials first: afterwards
+        nothing says that they may still run.
         """
+        self.settle_kept()
         return [
             self.settle(
                 TrialResult(
@@ -170,8 +189,14 @@ def storable(result: TrialResult) -> TrialResult:
     outcome = result.outcome
     if isinstance(outcome, Measured):
         measurement = _finite(outcome.measurement)
-        if math.isfinite(outcome.score.value) and math.isfinite(outcome.score.stderr):
-            return msgspec.structs.replace(result, outcome=msgspec.structs.replace(outcome, measurement=measurement))
+        if _is_finite(outcome.score):
+            kept = msgspec.structs.replace(
+                outcome,
+                measurement=measurement,
+                live=tuple(_finite_live(live) for live in outcome.live if _is_finite(live.score)),
+                course=tuple(point for point in outcome.course if math.isfinite(point[1])),
+            )
+            return msgspec.structs.replace(result, outcome=kept)
         finding = Finding(gate="score", message=f"the score is not a number: {outcome.score.value}", fatal=True)
         refused = Refused(findings=(finding,), measurement=measurement, effective=outcome.effective)
         return msgspec.structs.replace(result, outcome=refused)
@@ -184,11 +209,19 @@ def storable(result: TrialResult) -> TrialResult:
 def _finite(measurement: Measurement) -> Measurement:
     return msgspec.structs.replace(
         measurement,
-        whole={name: value for name, value in measurement.whole.items() if math.isfinite(value)},
-        steady={name: value for name, value in measurement.steady.items() if math.isfinite(value)},
-        estimates={
-            name: estimate
-            for name, estimate in measurement.estimates.items()
-            if math.isfinite(estimate.value) and math.isfinite(estimate.stderr)
-        },
+        whole=_finite_figures(measurement.whole),
+        steady=_finite_figures(measurement.steady),
+        estimates={name: estimate for name, estimate in measurement.estimates.items() if _is_finite(estimate)},
     )
+
+
+def _finite_live(live: LiveFigures) -> LiveFigures:
+    return msgspec.structs.replace(live, steady=_finite_figures(live.steady))
+
+
+def _finite_figures(figures: dict[str, float]) -> dict[str, float]:
+    return {name: value for name, value in figures.items() if math.isfinite(value)}
+
+
+def _is_finite(estimate: Estimate) -> bool:
+    return math.isfinite(estimate.value) and math.isfinite(estimate.stderr)

@@ -30,6 +30,7 @@ def _shapes(records: Records) -> Iterator[tuple[Path, Any]]:
         yield trial.config, Begun
         yield trial.plan, LaunchPlan
         yield trial.identity, Any
+        yield trial.so_far, TrialResult
         yield trial.result, TrialResult
 
 

@@ -50,7 +50,8 @@ def between(records: Records) -> list[float]:
     for (_, before), (number, after) in itertools.pairwise(settled):
         result = records.result(number)
         assert result is not None
-        spent = result.timings.start_s + result.timings.load_s + result.timings.stop_s
+        times = result.timings
+        spent = times.start_s + times.load_s + times.live_s + times.stop_s
         found.append((after - before).total_seconds() - spent)
     return found
 

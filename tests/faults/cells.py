@@ -69,6 +69,7 @@ request_s = 20
 [search]
 sampler = "tpe"
 startup_trials = 8
+live = "off"
 {more}
 """
 

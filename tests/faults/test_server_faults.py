@@ -69,6 +69,10 @@ ROWS = (
     Row(fault="prefix_cache", ends=("refused: prefix_cache",)),
     Row(fault="flood_log=5", ends=("measured",)),
     Row(fault="ignored_flag=max_running_requests", ends=("measured",)),
+    # What these do to a live load: tests/faults/test_live.py.
+    Row(fault="live_refused", ends=("measured",)),
+    Row(fault="live_ignored", ends=("measured",)),
+    Row(fault="live_death=0.1", ends=("measured",)),
     Row(fault="deaf", ends=("measured",)),
     Row(fault="child_left=600", ends=("measured",)),
     Row(fault="stale_port=600", ends=("measured",)),
