@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import msgspec
 
-from autotune.engines import ENGINES, engine
+from autotune.engines import engine, kinds
 from autotune.engines.base import Counters
 from autotune.errors import InputError
 from autotune.load.driver import run_load
@@ -85,7 +85,7 @@ def check(ask: BenchAsk) -> None:
     study = Study(name="bench", engine=spec, workload=ask.workload, objective=Objective(metric=ask.metric))
     try:
         for rule in RULES:
-            rule(study, Known(metrics=tuple(METRICS), engines=tuple(ENGINES)))
+            rule(study, Known(metrics=tuple(METRICS), engines=kinds()))
     except Problem as problem:
         key, text = problem.key, str(problem).removeprefix(f"{problem.key}: ")
         option = "--engine" if key == "engine.kind" else f"--{key.rpartition('.')[2].replace('_', '-')}"

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import msgspec
 
-from autotune.engines import ENGINES, engine
+from autotune.engines import engine, kinds
 from autotune.engines.argv import value_of
 from autotune.engines.base import Engine
 from autotune.engines.flags import FlagFact, Question, inspect_flags
 from autotune.engines.inspect import Installed, find_engine
+from autotune.engines.told import require_names
 from autotune.errors import InputError
 from autotune.search.samplers import SAMPLERS
 from autotune.space.auto import automatic_mem_fraction
@@ -98,7 +99,7 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
 
 def known_names() -> Known:
     """What a study file may name."""
-    return Known(samplers=tuple(SAMPLERS), metrics=tuple(METRICS), engines=tuple(ENGINES))
+    return Known(samplers=tuple(SAMPLERS), metrics=tuple(METRICS), engines=kinds())
 
 
 def read_brief(path: Path, name: str = "") -> Brief:
@@ -110,17 +111,18 @@ def read_brief(path: Path, name: str = "") -> Brief:
     study = load_study(path, known_names())
     if name:
         study = msgspec.structs.replace(study, name=name)
-    kind = engine(study.engine.kind)
+    speaker = engine(study.engine.kind).for_study(study.engine)
     if not study.space.file and study.engine.kind == "command":
         raise InputError(f"{path.name}: space.file is missing; the engine 'command' has no search space of its own")
     space = load_space(study.space.file or study.engine.kind, beside=path)
+    require_names(study.engine, space.names())
     installed = find_engine(study.engine, os.environ)
     space = with_defaults(space, _set_by_command(space, study, installed.version or study.engine.version))
     brief = Brief(
         path=path,
         study=study,
         folder=_folder(path, study.name),
-        engine=kind,
+        engine=speaker,
         space=space,
         installed=installed,
         facts=_facts(space, study, installed),

@@ -132,8 +132,13 @@ def begin(*arguments: str | Path, cwd: Path | None = None) -> subprocess.Popen[s
     argv = [sys.executable, "-m", "tests.tuner", *map(str, arguments)]
     # Inherited by all that this command starts, so that whatever is left of it can be found.
     brand = next((str(path.parent) for path in arguments if isinstance(path, Path)), "")
-    env = {**os.environ, "PYTHONPATH": str(ROOT), BRAND: brand}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(_paths()), BRAND: brand}
     return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd, env=env)
+
+
+def _paths() -> list[str]:
+    """Where the commands find their modules: this tree, then what a test has put in front."""
+    return [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
 
 
 def autotune(

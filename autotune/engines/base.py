@@ -60,6 +60,10 @@ class Engine(Protocol):
         """The name that a study writes under ``[engine] kind``."""
         ...
 
+    def for_study(self, spec: EngineSpec) -> Engine:
+        """The engine as this study describes it: itself, where a study can tell it nothing. Raises InputError."""
+        ...
+
     def launch_plan(
         self, spec: EngineSpec, model: ModelSpec, flags: Sequence[tuple[str, ParamValue]], where: Where
     ) -> LaunchPlan:

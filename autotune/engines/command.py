@@ -19,6 +19,7 @@ from autotune.engines.answers import generated, get_json, get_text, whole
 from autotune.engines.argv import PLACEHOLDER, flag_name, render, require_command, with_flags
 from autotune.engines.base import Counters, Fetch, Request, Where
 from autotune.engines.plans import FixedLimit, changed, finish, model_name, said
+from autotune.engines.told import Told, told, told_counters, with_told
 from autotune.engines.vllm import VLLM, completion, vllm_counters
 from autotune.errors import InputError
 from autotune.study.file import EngineSpec, ModelSpec
@@ -28,9 +29,18 @@ _SLOTS = re.compile(r"n_slots = (\d+)(?:, n_ctx_slot = (\d+))?")
 
 
 class Command(FixedLimit):
-    """The engine ``command``. It reads back what SGLang, vLLM and llama.cpp publish, where it finds that."""
+    """The engine ``command``. It reads back what SGLang, vLLM and llama.cpp publish, where it finds that, and from the
+    places that a study names.
+    """
 
     kind = "command"
+
+    def __init__(self, said: Told | None = None) -> None:
+        self._told = said or Told()
+
+    def for_study(self, spec: EngineSpec) -> Command:
+        """See ``Engine.for_study``. Raises InputError for places that cannot be read."""
+        return Command(told(spec))
 
     def launch_plan(
         self, spec: EngineSpec, model: ModelSpec, flags: Sequence[tuple[str, ParamValue]], where: Where
@@ -55,15 +65,8 @@ class Command(FixedLimit):
         return generated(status, body)
 
     def effective(self, fetch: Fetch, log_text: str, names: Sequence[str]) -> Effective:
-        """See ``Engine.effective``: whichever of the known self-descriptions the server gives."""
-        info = sglang.server_info(fetch)
-        if info.get("internal_states") is not None:
-            return sglang.read_back(info, log_text, names)
-        props = get_json(fetch, "/props")
-        if "total_slots" in props:
-            return _llama(props)
-        found = VLLM().effective(fetch, log_text, names)
-        return found if found.source != "none" else _llama_log(log_text)
+        """See ``Engine.effective``: whichever known self-description the server gives, then the study's places."""
+        return with_told(_known_effective(fetch, log_text, names), self._told, fetch, log_text)
 
     def describe_clamps(self, config: Config, effective: Effective, log_text: str = "") -> tuple[str, ...]:
         """See ``Engine.describe_clamps``."""
@@ -73,12 +76,26 @@ class Command(FixedLimit):
         )
 
     def counters(self, fetch: Fetch, log_text: str = "") -> Counters:
-        """See ``Engine.counters``: those of vLLM, llama.cpp or SGLang."""
+        """See ``Engine.counters``: from the study's places, else those of vLLM, llama.cpp or SGLang."""
+        if self._told.counts:
+            return told_counters(self._told, fetch, log_text)
         samples = metrics.parse(get_text(fetch, "/metrics"))
         found = vllm_counters(samples)
         if found.source == "none":
             found = _llama_counters(samples)
         return found if found.source != "none" else sglang.SGLang().counters(fetch, log_text)
+
+
+def _known_effective(fetch: Fetch, log_text: str, names: Sequence[str]) -> Effective:
+    """By the self-description of SGLang, llama.cpp or vLLM, whichever the server gives."""
+    info = sglang.server_info(fetch)
+    if info.get("internal_states") is not None:
+        return sglang.read_back(info, log_text, names)
+    props = get_json(fetch, "/props")
+    if "total_slots" in props:
+        return _llama(props)
+    found = VLLM().effective(fetch, log_text, names)
+    return found if found.source != "none" else _llama_log(log_text)
 
 
 def word_of(flag: str) -> str:

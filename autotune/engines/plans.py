@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from typing import Self
 
 from autotune.engines.argv import require_command, substitute, value_of
 from autotune.engines.base import Fetch, Request, Where
@@ -14,7 +15,11 @@ from autotune.values import Config, LaunchPlan, ParamValue
 
 
 class FixedLimit:
-    """The part of an engine whose running limit cannot be changed while it serves."""
+    """The part of an engine whose running limit cannot be changed while it serves, and that a study tells nothing."""
+
+    def for_study(self, spec: EngineSpec) -> Self:
+        """See ``Engine.for_study``: itself."""
+        return self
 
     live_parameter = ""
 

@@ -38,6 +38,10 @@ class SGLang:
     kind = "sglang"
     live_parameter = RUNNING
 
+    def for_study(self, spec: EngineSpec) -> SGLang:
+        """See ``Engine.for_study``: itself."""
+        return self
+
     def launch_plan(
         self, spec: EngineSpec, model: ModelSpec, flags: Sequence[tuple[str, ParamValue]], where: Where
     ) -> LaunchPlan:

@@ -1,4 +1,4 @@
-"""``python -m autotune.sim``: one simulated SGLang server."""
+"""``python -m autotune.sim``: one simulated server."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from autotune.sim.server import run_server
 
 def main(argv: Sequence[str]) -> int:
     """Run one server with these arguments (without a program name) and return its exit status."""
-    args, options, given = parse(argv)
+    args, options, given, dialect = parse(argv)
     try:
-        return run_server(args, options, given)
+        return run_server(args, options, given, dialect)
     except InputError as error:
         print(f"autotune sim: {error}", file=sys.stderr)
         return error.exit_code

@@ -1,4 +1,5 @@
-"""The command line of the simulated server: SGLang's own flags, by version, and the ``--sim-*`` ones.
+"""The command line of the simulated server: SGLang's own flags, by version, or those of another dialect, and the
+``--sim-*`` ones.
 
 As in SGLang an unknown flag prints the usage and exits 2, and a unique prefix of a flag is accepted.
 """
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from autotune.sim.dialects import DIALECTS, Dialect
 from autotune.sim.faults import FAULTS
 from autotune.sim.memory import parse_version
 from autotune.values import ParamValue, Value
@@ -95,6 +97,7 @@ class SimOptions(Value, frozen=True, kw_only=True):
 
     profile: str = "demo"
     version: str = "0.5.14"
+    dialect: str = "sglang"
     speed: float = 1.0
     noise: float = 0.05
     seed: int | None = None
@@ -106,10 +109,11 @@ class SimOptions(Value, frozen=True, kw_only=True):
     schedule_log: str = ""
 
 
-def parse(argv: Sequence[str]) -> tuple[dict[str, Any], SimOptions, dict[str, ParamValue]]:
-    """Split a command line into all server args, the simulator's options, and the modelled flags that were given.
+def parse(argv: Sequence[str]) -> tuple[dict[str, Any], SimOptions, dict[str, ParamValue], Dialect]:
+    """Split a command line into all server args, the simulator's options, the modelled flags that were given, and whose
+    words the server uses.
 
-    Exits with 2 after argparse's usage where SGLang would.
+    Exits with 2 after argparse's usage where SGLang would, and as the engine of another dialect does.
     """
     sim = _simulator_parser()
     if "--sim-help" in argv:
@@ -118,12 +122,13 @@ def parse(argv: Sequence[str]) -> tuple[dict[str, Any], SimOptions, dict[str, Pa
     known, rest = sim.parse_known_args(argv)
     named = {name.removeprefix("sim_"): value for name, value in vars(known).items()}
     options = SimOptions(**{**named, "faults": tuple(named["faults"])})
-    engine = _engine_parser(options.version)
-    args = vars(engine.parse_args(rest))
+    dialect = DIALECTS[options.dialect]()
+    engine = _engine_parser(dialect.rules or options.version)
+    args = vars(engine.parse_args(dialect.arguments(rest, options.version)))
     if not 0 < args["port"] < 65536:
         engine.error(f"argument --port: {args['port']} is out of range; give a number from 1 to 65535")
     given = {name: args[name] for name in MODELLED if args.get(name) not in (None, engine.get_default(name))}
-    return args, options, given
+    return args, options, given, dialect
 
 
 def _simulator_parser() -> argparse.ArgumentParser:
@@ -133,8 +138,8 @@ def _simulator_parser() -> argparse.ArgumentParser:
     )
     parser = argparse.ArgumentParser(
         prog="autotune sim",
-        usage="autotune sim [--sim-...] [flags of SGLang]",
-        description="A simulated SGLang server. Flags of SGLang mean what they mean there.",
+        usage="autotune sim [--sim-...] [flags of the engine]",
+        description="A simulated server: SGLang, or with --sim-dialect another. Its flags mean what they mean there.",
         epilog=f"faults, with their default argument:\n{faults}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         add_help=False,
@@ -146,6 +151,12 @@ def _simulator_parser() -> argparse.ArgumentParser:
         "--sim-profile", default=defaults.profile, help="the machine: demo, qwen3-30b-h200 or glm5-nvfp4"
     )
     parser.add_argument("--sim-version", default=defaults.version, help="whose flags, rules and log lines")
+    parser.add_argument(
+        "--sim-dialect",
+        default=defaults.dialect,
+        choices=tuple(DIALECTS),
+        help="the engine whose flags, routes and log lines it has; the scheduler behind them is one",
+    )
     parser.add_argument("--sim-speed", type=float, default=defaults.speed, help="virtual seconds per second")
     parser.add_argument(
         "--sim-noise", type=float, default=defaults.noise, help="spread of the speed between starts, 0.05 is 5 %%"

@@ -1,9 +1,10 @@
-"""Log lines and crash reports in SGLang's form, on standard error."""
+"""Log lines and crash reports in SGLang's form, on standard error; a dialect may say them in other words."""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 
 from autotune.sim.settings import SimSettings
 
@@ -12,9 +13,29 @@ FAILED_AT_START = "Received sigquit from a child process. It usually means the c
 FAILED_RUNNING = "SIGQUIT received. signum=None, frame=None. It usually means one child failed."
 
 
+Voice = Callable[[str], str | None]
+
+
+def native(message: str) -> str:
+    """A line with SGLang's prefix."""
+    return f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] {message}\n"
+
+
+class Manner:
+    """How this process speaks: ``voice`` turns a message into what is written, None: nothing is."""
+
+    voice: Voice = staticmethod(native)
+
+
+def speak(voice: Voice) -> None:
+    """From now on ``voice`` says it."""
+    Manner.voice = staticmethod(voice)
+
+
 def line(message: str) -> None:
-    """One log line with SGLang's prefix."""
-    raw(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] {message}\n")
+    """One log line, with its prefix."""
+    if said := Manner.voice(message):
+        raw(said)
 
 
 def raw(text: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from autotune.sim import info, log, wire
+from autotune.sim.dialects.base import Dialect, Sglang
 from autotune.sim.engine import Engine
 from autotune.sim.faults import FaultPlan
 from autotune.sim.http import REASONS, TEXT, Reply, Request
@@ -30,8 +31,9 @@ Route = Callable[[Request, Reply], None]
 class App:
     """Dispatches requests. ``ready`` turns true after the server's own warm-up, ``serving`` when it is loaded."""
 
-    def __init__(self, args: dict[str, Any], engine: Engine, faults: FaultPlan) -> None:
+    def __init__(self, args: dict[str, Any], engine: Engine, faults: FaultPlan, dialect: Dialect | None = None) -> None:
         self.args = args
+        self.dialect = dialect or Sglang()
         self.engine = engine
         self.faults = faults
         self.ready = False
@@ -62,7 +64,7 @@ class App:
             routes["/get_load"] = self._json(lambda: info.loads(self.engine)["loads"])
         if self.args["enable_metrics"]:
             routes["/metrics"] = self._metrics
-        return routes
+        return self.dialect.routes(routes, self.args, self.engine)
 
     def route(self, path: str, route: Route) -> None:
         """Answer a path in another way."""
@@ -113,7 +115,7 @@ class App:
             ask = wire.parse_ask(route, request.body, f"{next(self._ids):032x}", self._skip)
             self._check_length(ask)
         except wire.BadRequest as error:
-            reply.json(400, wire.error_body(str(error), 400))
+            reply.json(400, self.dialect.refusal(error))
             return
         job = ClientJob(ask, reply, self.faults, model=self._model, skip_text=self._skip)
         if self.engine.batcher.prefix is not None:
@@ -125,13 +127,15 @@ class App:
         context = min(self.engine.settings.context_tokens, self.engine.batcher.limits.kv_tokens)
         if ask.prompt_tokens >= context:
             raise wire.BadRequest(
-                f"The input ({ask.prompt_tokens} tokens) is longer than the model's context length ({context} tokens)."
+                f"The input ({ask.prompt_tokens} tokens) is longer than the model's context length ({context} tokens).",
+                ask.prompt_tokens,
             )
         if ask.prompt_tokens + ask.output_tokens > context:
             raise wire.BadRequest(
                 f"Requested token count exceeds the model's maximum context length of {context} tokens. You requested "
                 f"a total of {ask.prompt_tokens + ask.output_tokens} tokens: {ask.prompt_tokens} tokens from the input "
-                f"messages and {ask.output_tokens} tokens for the completion."
+                f"messages and {ask.output_tokens} tokens for the completion.",
+                ask.prompt_tokens + ask.output_tokens,
             )
         if ask.output_tokens < 1:
             raise wire.BadRequest(f"max_new_tokens must be at least 1, got {ask.output_tokens}.")

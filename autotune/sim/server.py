@@ -12,11 +12,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 import uvloop
 
 from autotune.sim import http, info, log
+from autotune.sim.dialects import Dialect
 from autotune.sim.engine import Engine, Pace
 from autotune.sim.faults import FaultPlan, parse_faults, with_random_fault
 from autotune.sim.flags import SimOptions
@@ -26,29 +28,40 @@ from autotune.sim.memory import resolve
 from autotune.sim.profiles import profile
 from autotune.sim.routes import App
 from autotune.sim.schedule import Schedule
-from autotune.sim.startup import Plan, Startup, die_by_kill, start_seed
+from autotune.sim.startup import Plan, Startup, fail, start_seed
 from autotune.values import ParamValue
 
 DRAIN_POLL_S = 0.1
 CRASH_LINGER_S = 0.2
 
 
-def run_server(args: dict[str, Any], options: SimOptions, given: dict[str, ParamValue]) -> int:
+def run_server(
+    args: dict[str, Any], options: SimOptions, given: dict[str, ParamValue], dialect: Dialect | None = None
+) -> int:
     """Run until the process is told to end; returns the exit status of an orderly end."""
     _raise_descriptor_limit()
+    dialect = dialect or Dialect()
+    log.speak(dialect.line)
     seed = start_seed(options.seed, args)
     faults = with_random_fault(parse_faults(options.faults), options.fault_rate, random.Random(f"fault|{seed}"))
     if options.fault_rate:
         log.line(f"simulated faults of this start: {faults.active or 'none'}")
-    return uvloop.run(_Server(args, options, faults, seed).run(given))
+    return uvloop.run(_Server(args, options, Character(faults, seed, dialect)).run(given))
+
+
+class Character(NamedTuple):
+    """What goes wrong, by which chance, and in whose words."""
+
+    faults: FaultPlan
+    seed: str
+    dialect: Dialect
 
 
 class _Server:
-    def __init__(self, args: dict[str, Any], options: SimOptions, faults: FaultPlan, seed: str) -> None:
+    def __init__(self, args: dict[str, Any], options: SimOptions, character: Character) -> None:
         self.args = args
         self.options = options
-        self.faults = faults
-        self.seed = seed
+        self.faults, self.seed, self.dialect = character
         self.stopping = asyncio.Event()
         self.tasks: set[asyncio.Task[None]] = set()
         self.sock: socket.socket | None = None
@@ -71,7 +84,7 @@ class _Server:
         app.serving = True
         self._spawn(engine.run())
         if not await self._warm_up(app, engine):
-            die_by_kill()
+            fail(self.dialect.failed_exit)
         app.ready = True
         log.line("The server is fired up and ready to roll!")
         self._spawn(self._watch_load(engine))
@@ -79,12 +92,21 @@ class _Server:
         return 0
 
     def _plan(self, given: dict[str, ParamValue]) -> Plan:
-        settings = profile(self.options.profile, version=self.options.version, tp_size=self.args["tp_size"])
+        version = self.dialect.rules or self.options.version
+        settings = profile(self.options.profile, version=version, tp_size=self.args["tp_size"])
+        if self.args["context_length"]:
+            settings = msgspec.structs.replace(settings, context_tokens=self.args["context_length"])
         if "ignored_flag" in self.faults:
             ignored = self.faults.text("ignored_flag").replace("-", "_")
             given = {name: value for name, value in given.items() if name != ignored}
         resolved = resolve(settings, given)
-        return Plan(settings=settings, resolved=resolved, faults=self.faults, speed=self.options.speed)
+        return Plan(
+            settings=settings,
+            resolved=resolved,
+            faults=self.faults,
+            speed=self.options.speed,
+            failed_exit=self.dialect.failed_exit,
+        )
 
     def _app(self, plan: Plan) -> tuple[App, Engine]:
         engine = Engine(
@@ -100,7 +122,7 @@ class _Server:
             ),
         )
         engine.crash = self._crash
-        return App(self.args, engine, self.faults), engine
+        return App(self.args, engine, self.faults, self.dialect), engine
 
     def _spawn(self, coroutine: Any) -> None:
         task = asyncio.ensure_future(coroutine)
@@ -170,7 +192,7 @@ class _Server:
         linger_s = self.faults.number("linger")
         if linger_s:
             log.line(f"Waiting {linger_s} seconds for CUDA coredumps before exiting.")
-        asyncio.get_running_loop().call_later(linger_s or CRASH_LINGER_S, die_by_kill)
+        asyncio.get_running_loop().call_later(linger_s or CRASH_LINGER_S, fail, self.dialect.failed_exit)
 
     async def _watch_load(self, engine: Engine) -> None:
         """Faults that go by the clock of the load."""

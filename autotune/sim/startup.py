@@ -29,11 +29,14 @@ class Plan(Value, frozen=True, kw_only=True):
     resolved: Resolved
     faults: FaultPlan
     speed: float
+    failed_exit: int | None = None
 
 
-def die_by_kill() -> None:
-    """End as SGLang's parent does on any failure of a child: SIGKILL to itself, exit status -9."""
+def fail(status: int | None = None) -> None:
+    """End as the engine does on any failure. SGLang's parent (None) sends SIGKILL to itself: exit status -9."""
     log.line(f"kill_process_tree called: parent_pid={os.getpid()}, include_parent=True, pid={os.getpid()}")
+    if status is not None:
+        os._exit(status)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -66,7 +69,7 @@ class Startup:
     def _fail(self, report: Callable[[], None]) -> None:
         report()
         log.line(log.FAILED_AT_START)
-        die_by_kill()
+        fail(self._plan.failed_exit)
 
     async def _launch(self) -> None:
         faults, settings = self._plan.faults, self._plan.settings

@@ -16,7 +16,14 @@ DEFAULT_OUTPUT = {"generate": 128, "completions": 16}
 
 
 class BadRequest(Exception):
-    """The request cannot be served; the message goes to the client with status 400."""
+    """The request cannot be served; the message goes to the client with status 400.
+
+    ``tokens`` is the length that was too much; 0: something else is wrong.
+    """
+
+    def __init__(self, message: str, tokens: int = 0) -> None:
+        super().__init__(message)
+        self.tokens = tokens
 
 
 class Ask(Value, frozen=True, kw_only=True):

@@ -19,6 +19,8 @@ class EngineSpec(Value, frozen=True, kw_only=True):
     ``{python}`` in an argument stands for the running interpreter. ``env`` is literal; ``pass_env``
     names variables (secrets among them) that the server inherits from the tuner's environment in
     addition to the ordinary ones, and whose values are never stored.
+    ``read_back`` and ``counters`` say where a server of kind ``command`` tells its values, in the form of
+    ``engines.told``.
     """
 
     kind: str = "sglang"
@@ -29,6 +31,8 @@ class EngineSpec(Value, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     api_key_env: str = ""
     admin_key_env: str = ""
+    read_back: dict[str, str] = {}
+    counters: dict[str, str] = {}
 
 
 class ModelSpec(Value, frozen=True, kw_only=True):

@@ -70,6 +70,9 @@ def _engine(study: Study, known: Known) -> None:
     _one_of("engine.kind", engine.kind, known.engines)
     if not engine.command or not engine.command[0].strip():
         raise Problem("engine.command", "is empty", 'give the base command line, such as ["{python}", "-m", "..."]')
+    for key in ("read_back", "counters"):
+        if engine.kind in ("sglang", "vllm") and getattr(engine, key):
+            raise Problem(f"engine.{key}", f"is not read with kind {engine.kind}, which knows the places", "remove it")
     if not engine.host.strip():
         raise Problem("engine.host", "is empty", "give an address, such as 127.0.0.1")
     _no_literal_keys(engine.command)

@@ -14,7 +14,7 @@ from autotune.sim.startup import start_seed
 
 def test_given_flags_only() -> None:
     """Only modelled flags that were given and differ from the default are passed to the model."""
-    _, options, given = parse(["--max-running-requests", "32", "--stream-interval", "4", "--sim-seed", "7"])
+    _, options, given, _ = parse(["--max-running-requests", "32", "--stream-interval", "4", "--sim-seed", "7"])
     assert given == {"max_running_requests": 32}
     assert options.seed == 7
     assert options.profile == "demo"

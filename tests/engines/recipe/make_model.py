@@ -8,8 +8,6 @@ import pathlib
 import random
 import sys
 
-import torch
-from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 HIDDEN, LAYERS, EXPERTS, TOP_K, EXPERT_WIDTH = 256, 4, 16, 4, 128
@@ -76,13 +74,16 @@ def config(folder: pathlib.Path) -> None:
 
 
 def weights(folder: pathlib.Path) -> None:
-    """Random bf16 weights in one safetensors file."""
+    """Random bf16 weights in one safetensors file. The imports are here: the other parts serve without torch."""
+    import torch
+    from safetensors.torch import save_file
+
     generator = torch.Generator().manual_seed(0)
 
-    def draw(*size: int) -> torch.Tensor:
+    def draw(*size: int) -> "torch.Tensor":
         return (torch.randn(*size, generator=generator) * 0.02).to(torch.bfloat16)
 
-    def ones(size: int) -> torch.Tensor:
+    def ones(size: int) -> "torch.Tensor":
         return torch.ones(size, dtype=torch.bfloat16)
 
     made = {"model.embed_tokens.weight": draw(VOCAB, HIDDEN), "lm_head.weight": draw(VOCAB, HIDDEN)}
