@@ -8,6 +8,7 @@ from autotune.report import night_plots as plots
 from autotune.report.facts import Confirmed, Facts
 from autotune.report.html import figure, grid, plot, rows, sentence
 from autotune.report.remarks import remarks as remarks_of
+from autotune.report.remarks import spans
 from autotune.report.text import arm_name, limit_lines, seconds
 from autotune.report.times import baselines, where_time_went
 from autotune.report.tradeoff import tradeoff
@@ -73,7 +74,7 @@ def remarks(facts: Facts) -> str:
     lines = (
         (
             f'<b class="{"bad" if one.fatal else "plain"}">{escape(one.about)}</b>',
-            escape(", ".join(one.trials)),
+            escape(spans(one.trials)),
             escape(one.text) + (f"<br><code>{escape(one.evidence)}</code>" if one.evidence else ""),
         )
         for one in found

@@ -190,8 +190,21 @@ def contour(facts: Facts) -> str:
         axes.set_ylabel(pair[1])
         scale(axes, "x", logs[0])
         scale(axes, "y", logs[1])
+        _bounds(axes, facts, pair)
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
     return canvas.svg
+
+
+def _bounds(axes: Axes, facts: Facts, pair: tuple[str, str]) -> None:
+    """The bounds of the search, as far as the map reaches."""
+    across, along = axes.get_xlim(), axes.get_ylim()
+    for name, line in zip(pair, (axes.axvline, axes.axhline), strict=True):
+        bound = facts.bound(name)
+        for edge in (bound.low, bound.high) if bound else ():
+            if edge is not None:
+                line(edge, color=MUTED, lw=1.2, ls=":")
+    axes.set_xlim(*across)
+    axes.set_ylim(*along)
 
 
 def importance(facts: Facts) -> str:

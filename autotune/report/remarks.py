@@ -18,6 +18,25 @@ class Remark(Value, frozen=True, kw_only=True):
     evidence: str = ""
 
 
+def spans(trials: tuple[str, ...]) -> str:
+    """``0, 1, 2, 5, confirm 1`` as ``0-2, 5, confirm 1``; the trials are in order."""
+    runs: list[list[tuple[str, int]]] = []
+    for name in trials:
+        kind, _, number = name.rpartition(" ")
+        here = (kind, int(number))
+        if runs and runs[-1][-1] == (kind, here[1] - 1):
+            runs[-1].append(here)
+        else:
+            runs.append([here])
+    return ", ".join(_span(run) for run in runs)
+
+
+def _span(run: list[tuple[str, int]]) -> str:
+    kind, first = run[0]
+    last = f"-{run[-1][1]}" if len(run) > 1 else ""
+    return f"{kind} {first}{last}".strip()
+
+
 def remarks(facts: Facts) -> list[Remark]:
     """Failures and refusals first, then notes; those of the confirmation's starts are among them."""
     found: dict[tuple[bool, str], Remark] = {}

@@ -54,7 +54,7 @@ def _row(facts: Facts, row: pd.Series, figures: list[str]) -> str:
 def _cell(value: object) -> str:
     if not isinstance(value, int | float) or pd.isna(value):
         return '<td data-value=""></td>'
-    digits = 0 if isinstance(value, int) or abs(value) >= 1000 else 1 if abs(value) >= 10 else 3
+    digits = 0 if isinstance(value, int) or abs(value) >= 999.5 else 1 if abs(value) >= 10 else 3
     return f'<td class="n" data-value="{float(value)}">{value:,.{digits}f}</td>'
 
 

@@ -42,7 +42,8 @@ def _contour(facts: Facts) -> str:
     svg = plots.contour(facts)
     if not svg:
         return ""
-    caption = f"Colours: {plots.metric_words(facts)}, interpolated between trials. Red: the nearest ran out of memory."
+    words = f"Colours: {plots.metric_words(facts)}, between trials that are near."
+    caption = f"{words} Red: the nearest ran out of memory. Dotted: bounds of the search."
     return figure("contour", svg, "The two main parameters", caption)
 
 

@@ -1,4 +1,4 @@
-"""The map of two parameters: scores between the trials, and where memory ran out."""
+"""The map of two parameters: scores near the trials, and where memory ran out."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from scipy.interpolate import RBFInterpolator
 
 from autotune.report.canvas import BAD, INK, PANEL, padded, short
 
-CELLS = 60
+CELLS = 140
 SMOOTHING = 0.02
 """Keeps the surface from following the noise of a single trial."""
 NEAR = 0.12
 """How far, in units of the map, a failed trial speaks for its surroundings."""
+FAR = 0.25
+"""How far from the next measured trial, in units of the map, a colour would be a guess."""
 
 Floats = npt.NDArray[np.float64]
 Spot = tuple[float, float]
@@ -33,8 +35,9 @@ def draw(
     points = unit.of(spots)
     if _spread(points):
         surface = RBFInterpolator(points, values, smoothing=SMOOTHING, kernel="linear", degree=0)(mesh)
-        surface = np.clip(surface, values.min(), values.max()).reshape(CELLS, CELLS)
-        filled = axes.contourf(*unit.back(grid_x, grid_y), surface, levels=12, cmap="viridis", alpha=0.85)
+        known = np.ma.masked_where(_distance(mesh, points) > FAR, np.clip(surface, values.min(), values.max()))
+        shown = known.reshape(CELLS, CELLS)
+        filled = axes.contourf(*unit.back(grid_x, grid_y), shown, levels=12, cmap="viridis", alpha=0.85)
         bar = axes.figure.colorbar(filled, ax=axes, format=lambda v, _: short(v), pad=0.02)
         bar.outline.set_visible(False)
     if lost:
@@ -43,6 +46,9 @@ def draw(
         axes.contour(*unit.back(grid_x, grid_y), risky, levels=[0.5], colors=[BAD], linewidths=1.2)
         axes.plot(*zip(*lost, strict=True), "x", color=BAD, mew=2, ms=7, label="out of memory")
     axes.plot(*zip(*spots, strict=True), "o", mfc=PANEL, mec=INK, ms=5, label="measured")
+    (left, right), (low, high) = unit.back(np.array([0.0, 1.0]), np.array([0.0, 1.0]))
+    axes.set_xlim(left, right)
+    axes.set_ylim(low, high)
 
 
 class _Unit:
@@ -64,6 +70,11 @@ class _Unit:
     def back(self, *units: Floats) -> list[Floats]:
         inner = [self._low[i] + unit * (self._high[i] - self._low[i]) for i, unit in enumerate(units)]
         return [np.exp(values) if self._logs[i] else values for i, values in enumerate(inner)]
+
+
+def _distance(mesh: Floats, points: Floats) -> Floats:
+    """Of every place to the next point."""
+    return np.asarray(np.sqrt(((mesh[:, None, :] - points[None, :, :]) ** 2).sum(axis=2)).min(axis=1))
 
 
 def _spread(points: Floats) -> bool:

@@ -7,7 +7,7 @@ from collections import Counter
 from autotune.report import facts as known
 from autotune.report.facts import Confirmed, Facts
 from autotune.report.headline import headline
-from autotune.report.remarks import remarks
+from autotune.report.remarks import remarks, spans
 from autotune.report.times import baselines, where_time_went
 from autotune.space.inputs import Bound
 from autotune.values import ParamValue
@@ -116,9 +116,7 @@ def _clamped(facts: Facts) -> list[str]:
 def _remarks(facts: Facts) -> list[str]:
     found = remarks(facts)
     return (
-        ["Failures and remarks", *(f"  {r.about} (trials {', '.join(r.trials)}): {r.text}" for r in found)]
-        if found
-        else []
+        ["Failures and remarks", *(f"  {r.about} (trials {spans(r.trials)}): {r.text}" for r in found)] if found else []
     )
 
 

@@ -1,6 +1,6 @@
 """Tests of what is told of failures and gates."""
 
-from autotune.report.remarks import remarks
+from autotune.report.remarks import remarks, spans
 from autotune.report.text import summary
 from autotune.values import Diagnosis, Finding, Infeasible, Refused
 from tests.report.builders import facts, measured, trial, whole_night
@@ -37,3 +37,9 @@ def test_a_clean_night_has_none() -> None:
     """Nothing is said where nothing was seen."""
     assert remarks(facts(trial(0, {}, measured(1000.0)))) == []
     assert "host_load" in {one.about for one in remarks(whole_night())}
+
+
+def test_runs_of_trials_are_shortened() -> None:
+    """A remark on every trial of a night is one line."""
+    assert spans(("0", "1", "2", "5", "confirm 1", "confirm 2")) == "0-2, 5, confirm 1-2"
+    assert spans(("9", "confirm 10")) == "9, confirm 10"
