@@ -5,11 +5,13 @@ from __future__ import annotations
 from autotune.brief import Brief
 from autotune.budget import Standing, eta_s, repeats_ahead
 from autotune.confirmation import chosen_trial, read_confirmation
+from autotune.drifting import steadied
 from autotune.standing import baseline_of, score_of, settled, state_of
 from autotune.study.lock import Holder, holder
 from autotune.study.record import Records
 from autotune.study.rules import parse_duration
 from autotune.values import Config, LaunchPlan, Measured, Value
+from autotune.verdict.objective import gain
 
 
 class TrialLine(Value, frozen=True, kw_only=True):
@@ -25,7 +27,11 @@ class TrialLine(Value, frozen=True, kw_only=True):
 
 
 class Overview(Value, frozen=True, kw_only=True):
-    """``gain`` is the score of the configuration to believe in over the baseline's, as searched: not confirmed."""
+    """``gain`` is the score of the configuration to believe in over the baseline's, as searched: not confirmed.
+
+    ``best`` and ``baseline`` are what the choice was made by: where the machine drifted, as ratios to the baseline of
+    the time.
+    """
 
     study: str
     folder: str
@@ -53,12 +59,14 @@ def overview(brief: Brief) -> Overview:
     standing = Standing.of(counted)
     confirmation = read_confirmation(brief.folder)
     best, base = chosen_trial(results, brief.study.objective, confirmation), baseline_of(results)
-    best_score, base_score = score_of(best), score_of(base)
+    ranked = {r.number: score_of(r) for r in steadied(results).results}
+    best_score, base_score = (ranked[r.number] if r else None for r in (best, base))
+    metric = brief.study.objective.metric
     cut, budget = records.interrupted(), brief.study.budget
     return Overview(
         study=brief.study.name,
         folder=str(brief.folder.root),
-        metric=brief.study.objective.metric,
+        metric=metric,
         settled=standing.settled,
         trials=budget.trials,
         budget_s=parse_duration(budget.wall_clock),
@@ -68,7 +76,7 @@ def overview(brief: Brief) -> Overview:
         baseline=base_score,
         best=best_score,
         best_number=best.number if best else None,
-        gain=best_score / base_score - 1 if best_score and base_score else None,
+        gain=gain(best_score, base_score, metric) if best_score and base_score else None,
         confirmed=confirmation.sentence if confirmation else "",
         plan=records.plan(best.number) if best else None,
         lines=(

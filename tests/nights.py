@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -244,13 +245,17 @@ def score(value: float) -> Measured:
     )
 
 
-def put(study: Path, number: int, params: dict[str, ParamValue], outcome: Outcome | None) -> None:
-    """Write a trial into the records as a night would; without an outcome it was cut off."""
+def put(study: Path, number: int, params: dict[str, ParamValue], outcome: Outcome | None, at_s: float = 0.0) -> None:
+    """Write a trial into the records as a night would; without an outcome it was cut off.
+
+    It began ``at_s`` seconds into the night and took ten.
+    """
+    began, ended = (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=s) for s in (at_s, at_s + 10))
     brief = read_brief(study)
     brief.folder.create()
     write_manifest(brief)
     found, config = Records(brief.folder), Config(params=params)
-    found.begin_trial(Begun(number=number, config=config, started_at="2026-01-01T00:00:00+00:00"))
+    found.begin_trial(Begun(number=number, config=config, started_at=began.isoformat()))
     found.write_plan(number, rig(study).plan(config, port=30000))
     if outcome is not None:
         found.settle(
@@ -259,7 +264,7 @@ def put(study: Path, number: int, params: dict[str, ParamValue], outcome: Outcom
                 config=config,
                 outcome=outcome,
                 timings=Timings(total_s=10.0),
-                started_at="2026-01-01T00:00:00+00:00",
-                finished_at="2026-01-01T00:00:10+00:00",
+                started_at=began.isoformat(),
+                finished_at=ended.isoformat(),
             )
         )

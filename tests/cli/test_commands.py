@@ -36,7 +36,7 @@ def test_status_json_has_what_a_script_wants(study: Path, run: Run) -> None:
     seen = json.loads(out)
     assert code == 0
     assert (seen["settled"], seen["trials"], seen["best_number"]) == (3, 6, 1)
-    assert (seen["baseline"], seen["best"], seen["gain"]) == (1000.0, 3000.0, 2.0)
+    assert (seen["baseline"], seen["best"], seen["gain"]) == (1000.0, 3000.0, pytest.approx(2.0))
     assert seen["running"] is None
     assert [line["state"] for line in seen["lines"]] == ["measured", "measured", "oom_runtime", "unsettled"]
     assert "--max-running-requests" in seen["plan"]["argv"]

@@ -1,0 +1,66 @@
+"""What of a study goes into an export."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from autotune.brief import read_brief
+from autotune.exporting import best_bundle
+from autotune.study.manifest import Manifest
+from autotune.study.record import read_record, write_record
+from tests.nights import Night, put, score
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    """A baseline and one better configuration."""
+    path = Night(flags=("--tp", "2", "--model-path", "/models/x")).write(tmp_path)
+    put(path, 0, {}, score(1000.0))
+    put(path, 1, {"max_running_requests": 128}, score(2000.0), at_s=60.0)
+    return path
+
+
+def test_gpus_are_those_of_the_command_line(study: Path) -> None:
+    """Asked for where the study was measured on a GPU, and not where it was measured without one."""
+    brief = read_brief(study)
+    bundle = best_bundle(brief)
+    assert bundle is not None
+    assert bundle.gpus == 0
+    manifest = read_record(brief.folder.manifest, Manifest)
+    assert manifest is not None
+    found = {**manifest.fingerprint, "found.gpu": "H200"}
+    write_record(brief.folder.manifest, msgspec.structs.replace(manifest, fingerprint=found))
+    again = best_bundle(brief)
+    assert again is not None
+    assert again.gpus == 2
+    assert again.provenance.gpu == "H200"
+
+
+def test_the_model_and_the_patience_of_the_study_go_along(study: Path) -> None:
+    """A container gets the model's folder and as much time to start as a trial had."""
+    brief = read_brief(study)
+    bundle = best_bundle(brief, image="mine:1")
+    assert bundle is not None
+    assert bundle.mounts == ("/models/x",)
+    assert bundle.start_limit_s == brief.study.timeouts.start_s
+    assert bundle.image == "mine:1"
+
+
+def test_a_relative_path_keeps_its_folder(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script with a path that means something in one folder alone starts there; any other starts anywhere."""
+    brief = read_brief(study)
+    plan_file = brief.folder.trial(1).plan
+    monkeypatch.chdir(tmp_path)
+    bundle = best_bundle(brief)
+    assert bundle is not None
+    assert bundle.folder == ""
+    (tmp_path / "chat").mkdir()
+    (tmp_path / "chat" / "t.jinja").touch()
+    argv = (*bundle.plan.argv, "--chat-template=chat/t.jinja")
+    write_record(plan_file, msgspec.structs.replace(bundle.plan, argv=argv))
+    moved = best_bundle(brief)
+    assert moved is not None
+    assert moved.folder == str(tmp_path)
