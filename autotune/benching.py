@@ -14,6 +14,8 @@ import msgspec
 from autotune.engines import engine, kinds
 from autotune.engines.base import Counters
 from autotune.errors import InputError
+from autotune.load.dataset.read import read_dataset
+from autotune.load.dataset.stored import store
 from autotune.load.driver import run_load
 from autotune.load.gates import GateLimits, Surroundings
 from autotune.load.http import parse_target
@@ -67,9 +69,13 @@ def bench(
     """Measure once. Raises InputError for a workload that makes no sense or a server that does not answer."""
     check(ask)
     parse_target(ask.url)
+    dataset = read_dataset(ask.workload, Path("bench"))
     watch = _Watch(on_progress, should_stop, STALL_S if ask.workload.stream else math.inf)
     with _control(ask) as client, tempfile.TemporaryDirectory(prefix="autotune-bench-") as folder:
         spec = _spec(ask, client, Path(folder))
+        if dataset is not None:
+            store(dataset, Path(folder) / "dataset")
+            spec = msgspec.structs.replace(spec, dataset=str(Path(folder) / "dataset"))
         before = _counters(ask, client)
         raw = run_load(spec, watch.hear, watch.why_stop)
         around = Surroundings(before=before, after=_counters(ask, client))

@@ -15,11 +15,23 @@ from autotune.engines.flags import FlagFact, Question, inspect_flags
 from autotune.engines.inspect import Installed, find_engine
 from autotune.engines.told import require_names
 from autotune.errors import InputError
+from autotune.load.dataset.lengths import workload_lengths
+from autotune.load.dataset.read import read_dataset
+from autotune.load.dataset.stored import Dataset
 from autotune.search.samplers import SAMPLERS
 from autotune.space.auto import automatic_mem_fraction
 from autotune.space.bounds import BoundInputs, Frozen, derive_bounds, frozen_parameters
 from autotune.space.files import find_shipped, load_model_shape, load_space
-from autotune.space.kv import GIB, KvCapacity, Memory, estimate_kv_capacity, kv_dtype_of, stated_kv_capacity, weight_gb
+from autotune.space.kv import (
+    GIB,
+    KvCapacity,
+    Lengths,
+    Memory,
+    estimate_kv_capacity,
+    kv_dtype_of,
+    stated_kv_capacity,
+    weight_gb,
+)
 from autotune.space.model_config import ModelShape
 from autotune.space.parameters import Parameter, Space, with_defaults
 from autotune.study.file import Study
@@ -35,7 +47,7 @@ FRACTION_FLAGS = ("--mem-fraction-static", "--gpu-memory-utilization")
 
 class Brief(msgspec.Struct, frozen=True, kw_only=True):
     """``facts`` maps parameter names to what the installed engine does with their flags; ``shape`` is None where the
-    model is unknown.
+    model is unknown, ``dataset`` where the workload has none.
     """
 
     path: Path
@@ -46,6 +58,7 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
     installed: Installed
     facts: dict[str, FlagFact]
     shape: ModelShape | None
+    dataset: Dataset | None = None
 
     @property
     def version(self) -> str:
@@ -56,6 +69,7 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
         study = self.study
         return BoundInputs(
             load=msgspec.structs.replace(study.workload, concurrency=study.workload.peak),
+            lengths=self.lengths(),
             parameters=tuple(study.space.parameters),
             overrides=study.space.override,
             min_tokens_per_expert=study.space.min_tokens_per_expert,
@@ -65,6 +79,10 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
             inspected={name: not f.dead for name, f in self.facts.items() if f.known and f.dead is not None},
             where=self.path.name,
         )
+
+    def lengths(self) -> Lengths:
+        """Tokens of the requests that the workload asks."""
+        return workload_lengths(self.study.workload, self.dataset)
 
     def searched(self) -> tuple[str, ...]:
         """Names of the parameters that are searched. Raises InputError where none is left."""
@@ -103,7 +121,7 @@ def known_names() -> Known:
 
 
 def read_brief(path: Path, name: str = "") -> Brief:
-    """Read the study and look at the engine behind its command. ``name`` replaces the study's own.
+    """Read the study and its dataset, and look at the engine behind its command. ``name`` replaces the study's own.
 
     Starts no server. Raises InputError.
     """
@@ -118,15 +136,17 @@ def read_brief(path: Path, name: str = "") -> Brief:
     require_names(study.engine, space.names())
     installed = find_engine(study.engine, os.environ)
     space = with_defaults(space, _set_by_command(space, study, installed.version or study.engine.version))
+    folder = _folder(path, study.name)
     brief = Brief(
         path=path,
         study=study,
-        folder=_folder(path, study.name),
+        folder=folder,
         engine=speaker,
         space=space,
         installed=installed,
         facts=_facts(space, study, installed),
         shape=_shape(study, path),
+        dataset=read_dataset(study.workload, path, study.model.path, folder.dataset),
     )
     if study.search.live == "on" and (reason := brief.why_no_live()):
         raise InputError(f'{path.name}: search.live: "on" cannot be: {reason}; write "auto" or "off"')

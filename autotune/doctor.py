@@ -11,8 +11,9 @@ from pathlib import Path
 from autotune.brief import Brief
 from autotune.engines.argv import substitute
 from autotune.errors import AutotuneError
+from autotune.load.dataset.lengths import mean_tokens
+from autotune.load.dataset.times import span_s
 from autotune.load.selftest import Headroom, self_test
-from autotune.load.workload import mean_tokens
 from autotune.night import gpu_of
 from autotune.server.host import free_bytes, process_headroom
 from autotune.space.kv import GIB
@@ -169,6 +170,9 @@ def study_rate(brief: Brief) -> tuple[float, str]:
     if fastest > 0:
         return fastest, "the fastest measured so far"
     workload = brief.study.workload
-    if workload.arrival == "open":
-        return workload.request_rate * mean_tokens(workload)[1], "by the study's request rate"
+    if workload.kind == "trace" and brief.dataset is not None:
+        table = brief.dataset.table
+        return float(table["output"].sum()) / span_s(table["at"]) * workload.trace_speed, "by the trace"
+    if not workload.closed:
+        return workload.request_rate * mean_tokens(workload, brief.dataset)[1], "by the study's request rate"
     return workload.concurrency * ASSUMED_TOK_S, f"assumed: {ASSUMED_TOK_S:g} per stream, nothing is measured yet"

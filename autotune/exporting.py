@@ -146,8 +146,7 @@ def _promise(
 
 def workload_text(workload: Workload) -> str:
     """The load that the claim is for, in words."""
-    load = f"{workload.concurrency} in flight" if workload.arrival == "closed" else f"{workload.request_rate:g} req/s"
-    return f"{workload.input_tokens} tokens in, {workload.output_tokens} out, {load}"
+    return f"{workload.asked()}, {workload.paced()}"
 
 
 def _params(config: Config) -> str:

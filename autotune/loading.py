@@ -176,6 +176,7 @@ def _spec(rig: Rig, load: Load, server: RunningServer, workload: Workload) -> Lo
         level=str(workload.concurrency) if level else SINGLE,
         seed=(rig.study.seed, rig.prompts, load.number, load.attempt, *level, *live),
         folder=str(trial.live(load.live) if load.live else trial.load),
+        dataset=rig.dataset,
         api_key=os.environ.get(key, "") if key else "",
         model=server.plan.model_name,
         metric=rig.study.objective.metric,

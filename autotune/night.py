@@ -17,6 +17,7 @@ from autotune.engines.argv import value_of
 from autotune.errors import InputError
 from autotune.events import Event, Listener, LoadProgress, Note
 from autotune.livelimits import LiveSwitch
+from autotune.load.dataset.stored import store
 from autotune.load.gates import GateLimits
 from autotune.notify import heralded
 from autotune.rig import Rig, now_text
@@ -31,7 +32,7 @@ from autotune.server.process import ServerIdentity
 from autotune.server.proctable import boot_id
 from autotune.server.stop import StopLimits, reap_orphans
 from autotune.space.bounds import derive_bounds
-from autotune.space.kv import request_lengths, stated_kv_capacity
+from autotune.space.kv import stated_kv_capacity
 from autotune.study.atomic import append_line
 from autotune.study.file import Study
 from autotune.study.folder import StudyFolder, fresh_name
@@ -94,7 +95,8 @@ def derive_region(brief: Brief, effective: Effective) -> Region:
 def found_facts(brief: Brief) -> dict[str, str]:
     """What was found on this machine and must stay the same in one study."""
     devices = gpu_of(brief.study).devices()
-    return {"engine_version": brief.version, "gpu": ", ".join(sorted({d.name for d in devices}))}
+    facts = {"engine_version": brief.version, "gpu": ", ".join(sorted({d.name for d in devices}))}
+    return facts | ({"dataset": brief.dataset.facts.digest} if brief.dataset else {})
 
 
 def gpu_of(study: Study) -> GpuProbe:
@@ -149,7 +151,7 @@ def open_night(brief: Brief, say: Listener, waiting: Waiting) -> Iterator[Night]
         clean_up(brief, manifest, say, waiting)
         raise_descriptor_limit(brief.study.workload.peak + SPARE_DESCRIPTORS)
         rig = _rig(brief, manifest, say, waiting)
-        with Searcher.open(brief.study.name, brief.study.storage or folder.database, strategy(brief.study)) as searcher:
+        with Searcher.open(brief.study.name, brief.study.storage or folder.database, strategy(brief)) as searcher:
             night = Night(brief=brief, rig=rig, searcher=searcher)
             settle_cut_off(rig.records, say)
             searcher.reconcile(rig.records.results(), night.region())
@@ -216,7 +218,16 @@ def _rig(brief: Brief, manifest: Manifest, say: Listener, waiting: Waiting) -> R
         waiting=waiting,
         say=say,
         gates=gates_of(brief.study),
+        dataset=dataset_folder(brief),
     )
+
+
+def dataset_folder(brief: Brief) -> str:
+    """Where load workers find the dataset, written the first time; empty where the workload has none."""
+    if brief.dataset is None:
+        return ""
+    store(brief.dataset, brief.folder.dataset)
+    return str(brief.folder.dataset)
 
 
 def machine_file(folder: StudyFolder) -> Path:
@@ -243,18 +254,18 @@ def gates_of(study: Study) -> GateLimits:
     return msgspec.structs.replace(GATES, host_busy=max(GATES.host_busy, study.workload.host_busy_limit))
 
 
-def strategy(study: Study) -> Strategy:
+def strategy(brief: Brief) -> Strategy:
     """How the study is searched."""
+    study = brief.study
     up = metric_of(study.objective.metric).direction == "maximise"
     direction: Direction = "maximize" if up else "minimize"
-    load = study.workload
     return Strategy(
         sampler=study.search.sampler,
         seed=study.seed,
         startup_trials=study.search.startup_trials,
         direction=direction,
         limits=binding_limits(study.objective),
-        request_tokens=request_lengths(load.input_tokens, load.output_tokens, load.range_ratio).mean_tokens,
+        request_tokens=brief.lengths().mean_tokens,
     )
 
 

@@ -51,7 +51,7 @@ def repair(brief: Brief) -> Repaired:
             aside.append(database)
         clean_up(brief, write_manifest(brief), lambda _: None, Waiting())
         cut = records.settle_interrupted("found unsettled by a repair", now_text())
-        with Searcher.open(brief.study.name, brief.study.storage or folder.database, strategy(brief.study)) as searcher:
+        with Searcher.open(brief.study.name, brief.study.storage or folder.database, strategy(brief)) as searcher:
             searcher.rebuild(records.results(), _region(brief, records))
     return Repaired(
         study=brief.study.name,

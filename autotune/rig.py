@@ -36,6 +36,7 @@ class Rig(msgspec.Struct, frozen=True, kw_only=True):
     ``gpu_baseline`` maps devices to the bytes used before the night's first server. ``prompts`` tells the loads of
     the search (0) and of the confirmation (1) apart, so that no prompt is ever sent twice. ``gates`` are the limits
     beyond which a load is no measurement. ``fixed`` is what every start runs, whatever its configuration.
+    beyond which a load is no measurement. ``dataset`` is the folder of the stored dataset, empty where there is none.
     """
 
     study: Study
@@ -52,6 +53,7 @@ class Rig(msgspec.Struct, frozen=True, kw_only=True):
     prompts: int = 0
     gates: GateLimits = GateLimits()
     fixed: LaunchPlan | None = None
+    dataset: str = ""
 
     @property
     def cores(self) -> int:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ from autotune.errors import InputError
 from autotune.load.selftest import double
 from autotune.study.file import Workload
 from tests.gates.loads import WIDE
+from tests.load.dataset.builders import lines
 
 WORKLOAD = Workload(input_tokens=6, output_tokens=8, concurrency=4, min_s=0.5, max_s=0.5, warmup_max_s=1.0)
 OPTIONS = ("--input-tokens", "6", "--output-tokens", "8", "--concurrency", "4", "--requests", "12")
@@ -32,7 +34,7 @@ def wide_gates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benching, "GATES", WIDE)
 
 
-@pytest.mark.parametrize("route", ["generate", "completions"])
+@pytest.mark.parametrize("route", ["generate", "completions", "chat"])
 def test_a_fixed_number_of_requests(url: str, route: str) -> None:
     """Just the requests asked are sent, and the row has bench_serving's names and counts."""
     ask = BenchAsk(url=url, workload=msgspec.convert({**msgspec.to_builtins(WORKLOAD), "route": route}, Workload))
@@ -100,6 +102,43 @@ def test_the_command_prints_a_table(url: str) -> None:
     assert ran.exit_code == 0, ran.output
     assert "12 requests completed, 0 failed" in ran.stdout
     assert "output tokens" in ran.stdout
+
+
+def test_the_command_asks_a_dataset(url: str, tmp_path: Path) -> None:
+    """A file with texts and lengths is asked by the chat route, under the name that bench_serving has for it."""
+    path = lines(tmp_path, [{"prompt": f"word {n}", "output_tokens": 3} for n in range(30)])
+    asks = ("--kind", "custom", "--dataset", str(path), "--route", "chat")
+    ran = CliRunner().invoke(app, ["bench", "--url", url, *asks, "--concurrency", "4", "--requests", "12", "--json"])
+    assert ran.exit_code == 0, ran.output
+    row = json.loads(ran.stdout)
+    assert (row["dataset_name"], row["backend"]) == ("custom", "sglang-oai-chat")
+    assert (row["completed"], row["total_output_tokens"]) == (12, 36)
+
+
+def test_the_command_sends_a_trace(url: str, tmp_path: Path) -> None:
+    """A trace needs no concurrency, and --output-tokens replaces its lengths."""
+    path = lines(tmp_path, [{"timestamp": 20 * n, "input_length": 5, "output_length": 3} for n in range(9)])
+    asks = ("--kind", "mooncake", "--dataset", str(path), "--output-tokens", "2", "--trace-speed", "2")
+    ran = CliRunner().invoke(app, ["bench", "--url", url, *asks, "--requests", "9", "--json"])
+    assert ran.exit_code == 0, ran.output
+    row = json.loads(ran.stdout)
+    assert (row["completed"], row["total_output_tokens"], row["request_rate"]) == (9, 18, None)
+
+
+@pytest.mark.parametrize(
+    ("asks", "words"),
+    [
+        (("--kind", "sharegbt"), "--kind: 'sharegbt' is not known; use one of random, sharegpt"),
+        (("--kind", "jsonl"), "--dataset: is missing"),
+        (("--timestamp-unit", "us"), "--timestamp-unit: 'us' is not known; use one of ms, s"),
+        (("--kind", "jsonl", "--dataset", "gone.jsonl"), "gone.jsonl: no such file or directory"),
+    ],
+)
+def test_a_kind_that_cannot_be_asked(asks: tuple[str, ...], words: str) -> None:
+    """What is wrong with the options of a kind is told before anything is sent."""
+    ran = CliRunner().invoke(app, ["bench", "--url", "http://127.0.0.1:9", *asks])
+    assert isinstance(ran.exception, InputError)
+    assert words in str(ran.exception)
 
 
 def test_a_refused_load_is_told_by_the_exit_code(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated, Literal, cast
+from typing import Annotated
 
 import msgspec
 import typer
 from rich.console import Console
 
-from autotune.benching import CONCURRENCY, BenchAsk, Benched, bench
+from autotune.benching import BenchAsk, Benched, bench
+from autotune.cli import bench_options as options
 from autotune.cli.signals import cancel_on_signals
 from autotune.errors import InputError
 from autotune.load.row import RowValue
 from autotune.load.spec import Progress
 from autotune.study.file import Objective, Workload
 
-ROUTES = ("generate", "completions")
 DEFAULTS = Workload()
 
 
@@ -27,51 +27,43 @@ def register(app: typer.Typer) -> None:
 
 
 def bench_command(
+    ctx: typer.Context,
     url: Annotated[str, typer.Option(help="The server, http://HOST:PORT.")],
     engine: Annotated[str, typer.Option(help="sglang, vllm or command: whose counters are read.")] = "sglang",
-    route: Annotated[str, typer.Option(help="generate or completions; empty: what the engine speaks.")] = "",
+    route: options.RouteName = "",
     model: Annotated[str, typer.Option(help="Model name; empty: the first that the server names.")] = "",
     api_key_env: Annotated[str, typer.Option(help="Variable that holds the API key.")] = "",
-    input_tokens: Annotated[int, typer.Option(help="Length of a prompt.")] = DEFAULTS.input_tokens,
-    output_tokens: Annotated[int, typer.Option(help="Length of a reply.")] = DEFAULTS.output_tokens,
-    range_ratio: Annotated[float, typer.Option(help="Lengths from this share up; 1 is fixed.")] = DEFAULTS.range_ratio,
-    concurrency: Annotated[
-        int | None, typer.Option(help=f"Requests in flight; {CONCURRENCY} where no rate is given.")
-    ] = None,
-    request_rate: Annotated[
-        float, typer.Option(help="Requests per second (Poisson); 0: a closed loop.")
-    ] = DEFAULTS.request_rate,
+    kind: options.KindName = DEFAULTS.kind,
+    dataset: options.File = DEFAULTS.dataset,
+    tokenizer: options.Tokenizer = DEFAULTS.tokenizer,
+    context_tokens: options.Context = DEFAULTS.context_tokens,
+    input_tokens: options.InputTokens = DEFAULTS.input_tokens,
+    output_tokens: options.OutputTokens = None,
+    range_ratio: options.Ratio = DEFAULTS.range_ratio,
+    prefix_tokens: options.PrefixTokens = DEFAULTS.prefix_tokens,
+    prefix_groups: options.PrefixGroups = DEFAULTS.prefix_groups,
+    prompts_per_group: options.PerGroup = DEFAULTS.prompts_per_group,
+    timestamp_unit: options.Unit = DEFAULTS.timestamp_unit,
+    trace_speed: options.Speed = DEFAULTS.trace_speed,
+    concurrency: options.Concurrency = None,
+    request_rate: options.Rate = DEFAULTS.request_rate,
     requests: Annotated[int, typer.Option(min=0, help="Send just so many; 0: until the figure is precise.")] = 0,
-    stream: Annotated[bool, typer.Option("--stream/--no-stream", help="Token by token, or whole.")] = DEFAULTS.stream,
-    min_s: Annotated[float, typer.Option(help="Shortest steady window.")] = DEFAULTS.min_s,
-    max_s: Annotated[float, typer.Option(help="Longest steady window.")] = DEFAULTS.max_s,
-    warmup_max_s: Annotated[float, typer.Option(help="Longest warm-up.")] = DEFAULTS.warmup_max_s,
-    precision: Annotated[float, typer.Option(help="Half-width of the interval that is enough.")] = DEFAULTS.precision,
+    stream: options.Stream = DEFAULTS.stream,
+    min_s: options.MinS = DEFAULTS.min_s,
+    max_s: options.MaxS = DEFAULTS.max_s,
+    warmup_max_s: options.WarmupMaxS = DEFAULTS.warmup_max_s,
+    precision: options.Precision = DEFAULTS.precision,
+    cached_limit: options.CachedLimit = DEFAULTS.cached_limit,
     metric: Annotated[str, typer.Option(help="The figure whose interval ends the load.")] = Objective().metric,
-    workers: Annotated[int, typer.Option(help="Load processes; 0: as many as the streams need.")] = DEFAULTS.workers,
+    workers: options.Workers = DEFAULTS.workers,
     seed: Annotated[int | None, typer.Option(help="For the same prompts again; left out: fresh ones.")] = None,
     tag: Annotated[str, typer.Option(help="A name for the row.")] = "",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object, named as bench_serving's.")] = False,
 ) -> None:
     """Measure a running server once, as a trial would. Exit code 5: the load is no valid measurement."""
-    workload = Workload(
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        range_ratio=range_ratio,
-        arrival="open" if request_rate else "closed",
-        concurrency=(0 if request_rate else CONCURRENCY) if concurrency is None else concurrency,
-        request_rate=request_rate,
-        route=_route(route, engine),
-        stream=stream,
-        min_s=min(min_s, max_s) if min_s == DEFAULTS.min_s else min_s,
-        max_s=max_s,
-        warmup_max_s=warmup_max_s,
-        precision=precision,
-        workers=workers,
-    )
     ask = BenchAsk(
         url=url,
-        workload=workload,
+        workload=options.workload_of(ctx.params),
         engine=engine,
         model=model,
         api_key=_key(api_key_env),
@@ -91,13 +83,6 @@ def _measure_and_print(ask: BenchAsk, json: bool) -> None:
         sys.exit(128 + cancel.signal)
     if done.measurement.refused:
         raise typer.Exit(5)
-
-
-def _route(route: str, engine: str) -> Literal["generate", "completions"]:
-    route = route or ("generate" if engine == "sglang" else "completions")
-    if route not in ROUTES:
-        raise InputError(f"--route: {route!r} is not known; use one of {', '.join(ROUTES)}")
-    return cast(Literal["generate", "completions"], route)
 
 
 def _key(name: str) -> str:

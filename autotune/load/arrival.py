@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
+from autotune.load.dataset.stored import Dataset
+from autotune.load.dataset.times import span_s
 from autotune.study.file import Workload
 
 
@@ -34,6 +37,36 @@ class ClosedLoop:
 
     def wait_s(self, elapsed_s: float) -> float:
         return math.inf
+
+
+class TraceTimes:
+    """Sends one worker's requests of a trace (indices ``worker``, ``worker + workers``, ...) when they are due.
+
+    ``at`` are the arrivals of the trace in seconds; after ``span_s`` it begins again. At most ``limit`` in flight
+    where it is above 0.
+    """
+
+    def __init__(self, at: NDArray[np.float64], span_s: float, limit: int, part: tuple[int, int]) -> None:
+        self._at = at
+        self._span_s = span_s
+        self._limit = limit
+        self._index, self._step = part
+        self._waiting: list[float] = []
+
+    def take(self, elapsed_s: float, in_flight: int) -> list[float]:
+        while (due_s := self._due_s()) <= elapsed_s:
+            self._waiting.append(due_s)
+            self._index += self._step
+        free = len(self._waiting) if self._limit <= 0 else max(0, self._limit - in_flight)
+        due, self._waiting = self._waiting[:free], self._waiting[free:]
+        return due
+
+    def wait_s(self, elapsed_s: float) -> float:
+        return max(0.0, self._due_s() - elapsed_s)
+
+    def _due_s(self) -> float:
+        turn, row = divmod(self._index, len(self._at))
+        return turn * self._span_s + float(self._at[row])
 
 
 class OpenLoop:
@@ -69,10 +102,18 @@ def share(total: int, parts: int, part: int) -> int:
     return total // parts + (1 if part < total % parts else 0)
 
 
-def schedule_for(workload: Workload, workers: int, worker: int, seed: Sequence[int]) -> Schedule:
-    """One worker's schedule. n Poisson streams of rate r/n, independent of each other, are one of rate r."""
+def schedule_for(
+    workload: Workload, part: tuple[int, int], seed: Sequence[int], dataset: Dataset | None = None
+) -> Schedule:
+    """The schedule of ``part`` (worker, workers). n Poisson streams of rate r/n, independent of each other, are one of
+    rate r.
+    """
+    worker, workers = part
     limit = share(workload.concurrency, workers, worker)
-    if workload.arrival == "closed":
+    if workload.kind == "trace" and dataset is not None:
+        at = dataset.table["at"] / workload.trace_speed
+        return TraceTimes(at, span_s(at), limit, part)
+    if workload.closed:
         return ClosedLoop(limit)
     # 2**32 - 1 keeps these words apart from every request index (workload.plan_request).
     return OpenLoop(workload.request_rate / workers, limit, [*seed, 2**32 - 1, worker])

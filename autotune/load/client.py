@@ -16,11 +16,13 @@ import msgspec
 import numpy as np
 
 from autotune.load.arrival import Schedule, schedule_for
+from autotune.load.body import encode_body, exact_tokens, route_path
+from autotune.load.dataset.stored import Dataset
 from autotune.load.http import Connection, Target, connect, parse_target, request_bytes, request_head
 from autotune.load.records import CANCELLED, FAILED, OK, REQUESTS, Meta, RawRun
-from autotune.load.spec import Done, WorkerSpec
+from autotune.load.spec import Done, WorkerSpec, stored_dataset
 from autotune.load.stream import Reply, new_reply
-from autotune.load.workload import encode_body, plan_request, route_path
+from autotune.load.workload import plan_request
 
 CONNECTING_AT_ONCE = 64
 BACKOFF_S = 0.05
@@ -40,11 +42,12 @@ class Prepared(msgspec.Struct, frozen=True):
 class Supply:
     """Prepares this worker's requests ahead of time, so that a wave of replies does not wait for random numbers."""
 
-    def __init__(self, spec: WorkerSpec, target: Target) -> None:
+    def __init__(self, spec: WorkerSpec, target: Target, dataset: Dataset | None) -> None:
         self._spec = spec
+        self._dataset = dataset
         self._head = request_head(target, route_path(spec.load.workload), spec.load.api_key)
         self._ready: collections.deque[Prepared] = collections.deque()
-        self._next = spec.worker
+        self._next = spec.load.first + spec.worker
 
     def take(self) -> Prepared | None:
         """The next request; None when ``LoadSpec.requests`` are used up."""
@@ -59,12 +62,12 @@ class Supply:
 
     def _prepare(self) -> Prepared | None:
         load = self._spec.load
-        if load.requests and self._next >= load.requests:
+        if load.requests and self._next >= load.first + load.requests:
             return None
-        request = plan_request(load.workload, load.seed, self._next)
+        request = plan_request(load.workload, load.seed, self._next, self._dataset)
         self._next += self._spec.workers
         wire = request_bytes(self._head, encode_body(request, load.workload, load.model))
-        return Prepared(request.index, wire, len(request.input_ids), request.output_tokens)
+        return Prepared(request.index, wire, exact_tokens(request, load.workload), request.output_tokens)
 
 
 class Recorder:
@@ -190,8 +193,9 @@ class Client:
         self.workload = spec.load.workload
         self.target = parse_target(spec.load.base_url)
         self.recorder = Recorder(spec.worker)
-        self.supply = Supply(spec, self.target)
-        self.schedule: Schedule = schedule_for(self.workload, spec.workers, spec.worker, spec.load.seed)
+        dataset = stored_dataset(spec.load)
+        self.supply = Supply(spec, self.target, dataset)
+        self.schedule: Schedule = schedule_for(self.workload, (spec.worker, spec.workers), spec.load.seed, dataset)
         self.connecting = asyncio.Semaphore(CONNECTING_AT_ONCE)
         self.busy: dict[Slot, None] = {}
         self.idle: list[Slot] = []

@@ -19,7 +19,8 @@ from autotune.errors import InputError, NightStopped
 from autotune.load import records
 from autotune.load.monitor import Monitor
 from autotune.load.records import Meta, RawRun
-from autotune.load.spec import Heartbeat, LoadSpec, Progress, WorkerSpec
+from autotune.load.sharing import sharing
+from autotune.load.spec import Heartbeat, LoadSpec, Progress, WorkerSpec, stored_dataset
 from autotune.study.atomic import make_private_folder
 from autotune.study.file import Workload
 
@@ -49,9 +50,9 @@ def worker_count(workload: Workload, cores: int) -> int:
 
 def check_workload(workload: Workload) -> None:
     """Raises InputError when the load would send nothing."""
-    if workload.arrival == "closed" and workload.concurrency <= 0:
+    if workload.closed and workload.concurrency <= 0:
         raise InputError("study: workload.concurrency is 0; write how many requests to keep in flight")
-    if workload.arrival == "open" and workload.request_rate <= 0:
+    if workload.kind != "trace" and not workload.closed and workload.request_rate <= 0:
         raise InputError("study: workload.request_rate is 0; write how many requests to send per second")
 
 
@@ -74,6 +75,9 @@ class LoadRun:
     def __init__(self, spec: LoadSpec) -> None:
         check_workload(spec.workload)
         self.spec = spec
+        self.dataset = stored_dataset(spec)
+        if spec.workload.from_file and self.dataset is None:
+            raise InputError(f"study: workload.dataset is missing for kind = {spec.workload.kind!r}; give a file")
         self.workers = worker_count(spec.workload, len(os.sched_getaffinity(0)))
         self.monitor = Monitor(spec, self.workers)
         self._folder = Path(spec.folder)
@@ -166,9 +170,13 @@ class LoadRun:
             duration_s=self.monitor.now,
             client=self.monitor.health(),
         )
-        raw = records.merge(parts, meta)
+        raw = self._with_sharing(records.merge(parts, meta))
         records.save(raw, raw_path(self._folder, self.spec.level))
         return raw
+
+    def _with_sharing(self, raw: RawRun) -> RawRun:
+        asked = sharing(self.spec.workload, self.spec.seed[0], self.dataset, raw.requests["index"].tolist())
+        return msgspec.structs.replace(raw, meta=msgspec.structs.replace(raw.meta, sharing=asked))
 
     def _load_part(self, worker: int) -> RawRun:
         if not self._part(worker).exists():

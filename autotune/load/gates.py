@@ -3,75 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
-from autotune.engines.base import Counters
 from autotune.load import waiting
 from autotune.load.records import CANCELLED, FAILED, OK, RawRun
-from autotune.load.sample import Sample, Window
+from autotune.load.sample import Window
+from autotune.load.seen import GateLimits as GateLimits
+from autotune.load.seen import Seen as Seen
+from autotune.load.seen import Surroundings as Surroundings
+from autotune.load.seen import fatal, gain
+from autotune.load.sharing import Sharing
 from autotune.load.timeline import trending
-from autotune.study.file import Workload
-from autotune.values import Finding, Value
+from autotune.values import Finding
 
 # Chunks that a server may have counted and not yet sent when a stream was cut off at the end of a load.
 UNSENT_TOKENS = 16
 OWN_ENDS = ("max_s", "precise")
-
-
-class GateLimits(Value, frozen=True, kw_only=True):
-    """Where the gates are. Shares are of 1; a ``note`` limit remarks, the other refuses."""
-
-    cpu_share: float = 0.9
-    lag_typical_s: float = 0.05
-    late_s: float = 0.25
-    in_flight_share: float = 0.95
-    output_lengths_share: float = 0.0
-    prompt_tokens_share: float = 0.02
-    starved_share: float = 0.05
-    starved_times: float = 2.0
-    accounted_share: float = 0.4
-    cached_share: float = 0.05
-    retractions_note: float = 0.05
-    retractions: float = 0.5
-    counters_share: float = 0.02
-    requests: int = 8
-    generations: float = 0.5
-    window_share: float = 0.5
-    drift_note: float = 0.05
-    drift: float = 0.15
-    host_busy_note: float = 0.2
-    host_busy: float = 0.5
-    throttled_note: float = 0.05
-    throttled: float = 0.5
-
-
-class Surroundings(Value, frozen=True, kw_only=True):
-    """What the caller saw around the load; None: not known.
-
-    ``before`` and ``after`` are the server's own counters. ``host_busy`` is the share of the host's CPU taken by others
-    (0 to 1), ``throttled`` the share of the load in which the GPU's clocks were held down, ``gpu_others`` names
-    processes of others on the GPUs.
-    """
-
-    before: Counters | None = None
-    after: Counters | None = None
-    host_busy: float | None = None
-    throttled: float | None = None
-    gpu_others: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Seen:
-    """All that a gate may look at."""
-
-    raw: RawRun
-    sample: Sample
-    window: Window | None
-    workload: Workload
-    around: Surroundings
-    limits: GateLimits
+TEMPLATE_TOKENS = 96
+"""Tokens that a chat template puts before every message, at most: a cache answers them whatever is asked."""
+MUCH_SHARED = 0.2
 
 
 def findings(seen: Seen) -> tuple[Finding, ...]:
@@ -86,20 +37,20 @@ def generator_gate(seen: Seen) -> Iterator[Finding]:
     cpu, lag = max(client.cpu_share, default=0.0), max(client.lag_typical_s, default=0.0)
     remedy = "raise workload.workers or give the client more cores"
     if cpu > limits.cpu_share:
-        yield _fatal("generator_cpu", f"a load worker used {cpu:.0%} of a core; {remedy}", cpu, limits.cpu_share)
+        yield fatal("generator_cpu", f"a load worker used {cpu:.0%} of a core; {remedy}", cpu, limits.cpu_share)
     if lag > limits.lag_typical_s:
         message = f"a load worker's event loop was typically {lag * 1e3:.0f} ms late; {remedy}"
-        yield _fatal("generator_lag", message, lag, limits.lag_typical_s)
+        yield fatal("generator_lag", message, lag, limits.lag_typical_s)
     yield from _in_flight(seen)
 
 
 def _in_flight(seen: Seen) -> Iterator[Finding]:
     client, limits, workload = seen.raw.meta.client, seen.limits, seen.workload
-    if workload.arrival == "open":
+    if not workload.closed:
         late_s = max(client.late_max_s, waiting.late_s(seen.raw))
         if workload.concurrency <= 0 and late_s > limits.late_s:
             message = f"requests were sent up to {late_s:.2f} s after they were due; raise workload.workers"
-            yield _fatal("generator_late", message, late_s, limits.late_s)
+            yield fatal("generator_late", message, late_s, limits.late_s)
         return
     if seen.window is None:
         return
@@ -108,12 +59,12 @@ def _in_flight(seen: Seen) -> Iterator[Finding]:
     sent = waiting.sent(seen.raw, seen.window) / workload.concurrency
     if share < limits.in_flight_share:
         message = f"only {share:.0%} of the {workload.concurrency} requests were in flight: the client did not keep up"
-        yield _fatal("in_flight", message, share, limits.in_flight_share)
+        yield fatal("in_flight", message, share, limits.in_flight_share)
     elif sent < limits.in_flight_share:
         message = (
             f"only {sent:.0%} of the {workload.concurrency} requests were sent, the others waited for a connection"
         )
-        yield _fatal("in_flight", message, sent, limits.in_flight_share)
+        yield fatal("in_flight", message, sent, limits.in_flight_share)
 
 
 def failed_gate(seen: Seen) -> Iterator[Finding]:
@@ -137,19 +88,20 @@ def lengths_gate(seen: Seen) -> Iterator[Finding]:
     share = float((table["output_tokens"] != table["asked_out"]).mean())
     if share > max(seen.limits.output_lengths_share, seen.workload.failed_limit):
         message = f"{share:.1%} of the outputs differ in length from what was asked; does the server honour ignore_eos?"
-        yield _fatal("output_lengths", message, share, seen.limits.output_lengths_share)
+        yield fatal("output_lengths", message, share, seen.limits.output_lengths_share)
 
 
 def prompts_gate(seen: Seen) -> Iterator[Finding]:
-    """Prompts are sent as token ids: a server that counts others has cut them, or counts wrongly."""
-    good = seen.raw.requests[seen.raw.ok & (seen.raw.requests["prompt_tokens"] > 0)]
+    """Prompts that were sent as token ids: a server that counts others has cut them, or counts wrongly."""
+    table = seen.raw.requests
+    good = table[seen.raw.ok & (table["prompt_tokens"] > 0) & (table["asked_in"] > 0)]
     asked, counted = int(good["asked_in"].sum()), int(good["prompt_tokens"].sum())
     if not asked:
         return
     off, limit = abs(counted / asked - 1), seen.limits.prompt_tokens_share
     if off > limit:
         message = f"{asked} prompt tokens were sent and the server counts {counted}: does it truncate prompts?"
-        yield _fatal("prompt_lengths", message, off, limit)
+        yield fatal("prompt_lengths", message, off, limit)
 
 
 def starved_gate(seen: Seen) -> Iterator[Finding]:
@@ -160,28 +112,40 @@ def starved_gate(seen: Seen) -> Iterator[Finding]:
     count, of = waiting.starved(seen.raw, window, limits.starved_times)
     if count > max(1, limits.starved_share * of):
         message = f"{count} of the last {of} requests waited in vain, and much longer than those answered"
-        yield _fatal("starved", message, count / of, limits.starved_share)
-    elif seen.workload.arrival == "closed" and seen.raw.meta.ended in OWN_ENDS:
+        yield fatal("starved", message, count / of, limits.starved_share)
+    elif seen.workload.closed and seen.raw.meta.ended in OWN_ENDS:
         share = waiting.accounted(seen.raw, window) / wanted
         if share < limits.accounted_share:
             message = f"rate and latency account for {share:.0%} of the {wanted} in flight: the others wait in vain"
-            yield _fatal("starved", message, share, limits.accounted_share)
+            yield fatal("starved", message, share, limits.accounted_share)
 
 
 def cache_gate(seen: Seen) -> Iterator[Finding]:
-    """Prompts are random and fresh: whatever the prefix cache answered is not work that was measured."""
-    good = seen.raw.requests[seen.raw.ok]
+    """What the prefix cache answered beyond what the workload's own prompts share is not work that was measured."""
+    good, asked = seen.raw.requests[seen.raw.ok], seen.raw.meta.sharing
     prompts, cached = float(good["prompt_tokens"].sum()), float(good["cached_tokens"].sum())
-    told = _gain(seen.around, lambda c: c.cached_tokens), _gain(seen.around, lambda c: c.prompt_tokens)
+    told = gain(seen.around, lambda c: c.cached_tokens), gain(seen.around, lambda c: c.prompt_tokens)
     share = max(cached / prompts if prompts else 0.0, told[0] / told[1] if told[0] and told[1] else 0.0)
-    limit = seen.limits.cached_share
+    template = TEMPLATE_TOKENS * len(good) / prompts if prompts and seen.workload.route == "chat" else 0.0
+    limit = min(1.0, seen.workload.cached_limit + asked.shared + template)
+    answered = f"the prefix cache answered {share:.0%} of the prompt tokens"
     if share > limit:
-        yield _fatal("prefix_cache", f"the prefix cache answered {share:.0%} of the prompt tokens", share, limit)
+        yield fatal("prefix_cache", answered + _why_cached(asked), share, limit)
+    elif told[0] is not None and asked.shared > MUCH_SHARED and share < asked.shared / 4:
+        message = f"{answered}, although the prompts share {asked.shared:.0%}: is it off, or too small?"
+        yield Finding(gate="prefix_cache", message=message, fatal=False, seen=share, limit=asked.shared)
+
+
+def _why_cached(asked: Sharing) -> str:
+    shared = f", of which {asked.shared:.0%} are the workload's own" if asked.shared > 0 else ""
+    if not asked.repeated:
+        return shared
+    return f"{shared}; {asked.repeated:.0%} were in prompts asked before: the dataset is smaller than the load"
 
 
 def retraction_gate(seen: Seen) -> Iterator[Finding]:
     """Requests thrown out of a full KV pool and computed again."""
-    count = _gain(seen.around, lambda c: c.retractions)
+    count = gain(seen.around, lambda c: c.retractions)
     completed = int(seen.raw.ok.sum())
     if count is None or not completed:
         return
@@ -198,7 +162,7 @@ def counter_gate(seen: Seen) -> Iterator[Finding]:
     Between the two are the requests that were cut off or failed, whose tokens a server may count at once, at the end
     or never; so the server's count is held against the least and the most that fits.
     """
-    served = _gain(seen.around, lambda c: c.generated_tokens if c.source == "metrics" else None)
+    served = gain(seen.around, lambda c: c.generated_tokens if c.source == "metrics" else None)
     table = seen.raw.requests
     counted = int(table["output_tokens"][table["state"] == OK].sum())
     if served is None or not counted:
@@ -208,7 +172,7 @@ def counter_gate(seen: Seen) -> Iterator[Finding]:
     off = max(1 - served / counted, served / most - 1)
     if off > limit:
         message = f"the server counted {served} output tokens, the client {counted} to {most}: {off:.1%} apart"
-        yield _fatal("token_counters", message, off, limit)
+        yield fatal("token_counters", message, off, limit)
 
 
 def _open_tokens(raw: RawRun) -> int:
@@ -232,7 +196,7 @@ def window_gate(seen: Seen) -> Iterator[Finding]:
         message = f"the steady window is {window.length_s:.1f} s long; raise workload.max_s"
         yield Finding(gate="window", message=message, fatal=own_end, seen=window.length_s, limit=least_s)
     done = int((seen.sample.ok & (seen.sample.done >= window.start) & (seen.sample.done <= window.end)).sum())
-    least = max(limits.requests, limits.generations * (workload.concurrency if workload.arrival == "closed" else 0))
+    least = max(limits.requests, limits.generations * (workload.concurrency if workload.closed else 0))
     if done < least:
         message = f"{done} requests completed in the steady window; raise workload.min_s and workload.max_s"
         yield Finding(gate="requests", message=message, fatal=own_end, seen=done, limit=least)
@@ -248,9 +212,9 @@ def _drift(seen: Seen, window: Window) -> Iterator[Finding]:
     change, limits = (late / early - 1 if early else float("inf")), seen.limits
     if abs(change) > limits.drift_note:
         message = f"throughput changed by {change:+.0%} from the first to the second half of the steady window"
-        yield Finding(
-            gate="drift", message=message, fatal=abs(change) > limits.drift, seen=abs(change), limit=limits.drift
-        )
+        # A trace is not meant to hold still.
+        refused = abs(change) > limits.drift and seen.workload.kind != "trace"
+        yield Finding(gate="drift", message=message, fatal=refused, seen=abs(change), limit=limits.drift)
 
 
 def surroundings_gate(seen: Seen) -> Iterator[Finding]:
@@ -280,15 +244,3 @@ GATES: tuple[Callable[[Seen], Iterator[Finding]], ...] = (
     window_gate,
     surroundings_gate,
 )
-
-
-def _gain(around: Surroundings, field: Callable[[Counters], int | None]) -> int | None:
-    """How much one of the server's counters grew over the load; None where it is not known."""
-    if around.before is None or around.after is None:
-        return None
-    before, after = field(around.before), field(around.after)
-    return None if before is None or after is None else after - before
-
-
-def _fatal(gate: str, message: str, seen: float, limit: float) -> Finding:
-    return Finding(gate=gate, message=message, fatal=True, seen=seen, limit=limit)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.errors import InputError
+from autotune.load.sharing import Sharing
 from autotune.values import Value
 
 Floats = NDArray[np.float64]
@@ -68,6 +69,7 @@ class Meta(Value, frozen=True, kw_only=True):
     ended: str = ""
     duration_s: float = 0.0
     reasons: tuple[str, ...] = ("",)
+    sharing: Sharing = Sharing()
     client: ClientHealth = ClientHealth()
 
 

@@ -10,6 +10,14 @@ from autotune.study.file import Workload
 from autotune.values import Measurement
 
 RowValue = str | int | float | None
+DATASET_NAMES = {
+    "random": "random-ids",
+    "sharegpt": "sharegpt",
+    "jsonl": "custom",
+    "trace": "mooncake",
+    "shared_prefix": "generated-shared-prefix",
+}
+BACKENDS = {"generate": "sglang", "completions": "sglang-oai", "chat": "sglang-oai-chat"}
 
 
 def bench_serving_row(measurement: Measurement, raw: RawRun, workload: Workload, tag: str = "") -> dict[str, RowValue]:
@@ -22,13 +30,11 @@ def bench_serving_row(measurement: Measurement, raw: RawRun, workload: Workload,
     whole = measurement.whole
     row: dict[str, RowValue] = {
         "tag": tag,
-        "backend": "sglang" if workload.route == "generate" else "sglang-oai",
-        "dataset_name": "random-ids",
-        "request_rate": workload.request_rate if workload.arrival == "open" else None,
+        "backend": BACKENDS[workload.route],
+        "dataset_name": DATASET_NAMES[workload.kind],
+        "request_rate": None if workload.closed or workload.kind == "trace" else workload.request_rate,
         "max_concurrency": workload.concurrency or None,
-        "random_input_len": workload.input_tokens,
-        "random_output_len": workload.output_tokens,
-        "random_range_ratio": workload.range_ratio,
+        **_lengths(workload),
         "duration": whole_duration_s(raw),
         "completed": measurement.requests_completed,
         "failed": measurement.requests_failed,
@@ -46,6 +52,17 @@ def bench_serving_row(measurement: Measurement, raw: RawRun, workload: Workload,
                 row[f"{label}_{_LABEL.get(kind, kind)}_ms"] = whole[key] * 1e3
     row.update({f"steady_{name}": value for name, value in measurement.steady.items() if name in _FIGURES})
     return row
+
+
+def _lengths(workload: Workload) -> dict[str, RowValue]:
+    if workload.from_file:
+        fixed = workload.output_from == "fixed"
+        return {"sharegpt_output_len": workload.output_tokens if fixed else None}
+    return {
+        "random_input_len": workload.input_tokens,
+        "random_output_len": workload.output_tokens,
+        "random_range_ratio": workload.range_ratio,
+    }
 
 
 _FIGURES = {

@@ -83,7 +83,7 @@ def from_raw(raw: RawRun) -> Sample:
 
 def wave_s(sample: Sample, workload: Workload) -> float:
     """Length of the waves in which a closed loop's requests come: their median latency. 0: open loop, no waves."""
-    if workload.arrival != "closed" or not sample.ok.any():
+    if not workload.closed or not sample.ok.any():
         return 0.0
     wave = float(np.median((sample.done - sample.send)[sample.ok]))
     return wave if wave >= 2 * BIN_S else 0.0
@@ -91,7 +91,7 @@ def wave_s(sample: Sample, workload: Workload) -> float:
 
 def earliest_start(sample: Sample, workload: Workload) -> float:
     """When one full generation of requests has been answered at the load's own concurrency; infinity: not yet."""
-    if workload.arrival == "closed":
+    if workload.closed:
         return generation_end(sample.done, workload.concurrency)
     if not sample.ok.any():
         return math.inf
@@ -102,8 +102,11 @@ def find_window(sample: Sample, workload: Workload) -> Window | None:
     """The steady window so far, or None while there is none.
 
     It begins after the first generation (or when the warm-up has taken ``warmup_max_s``) and once throughput no
-    longer trends, and spans whole waves.
+    longer trends, and spans whole waves. That of a trace is a fixed stretch of it, from ``warmup_max_s`` on and
+    ``max_s`` long: what is asked differs along the way, so every server must be judged by the same part.
     """
+    if workload.kind == "trace":
+        return _trace_window(sample, workload)
     earliest = min(earliest_start(sample, workload), workload.warmup_max_s)
     if sample.end - earliest < 2 * BIN_S:
         return None
@@ -122,6 +125,11 @@ def find_window(sample: Sample, workload: Workload) -> Window | None:
     if waves:
         start = sample.end - waves * wave
     return Window(start=start, end=sample.end, bin_s=bin_s, period=period)
+
+
+def _trace_window(sample: Sample, workload: Workload) -> Window | None:
+    start, end = workload.warmup_max_s, min(sample.end, workload.warmup_max_s + workload.max_s)
+    return Window(start=start, end=end, bin_s=BIN_S, period=0) if end - start >= 2 * BIN_S else None
 
 
 def batch_edges(sample: Sample, window: Window) -> Floats:

@@ -26,6 +26,8 @@ from autotune.values import Value
 FIRST_S = 0.05
 START_S = 60.0
 MIN_HEADROOM = 1.5
+STREAM_TOK_S = 50.0
+"""Of one stream, where neither a number of streams nor a rate says how many there are: a trace."""
 
 
 class Headroom(Value, frozen=True, kw_only=True):
@@ -65,11 +67,10 @@ def self_test(workload: Workload, rate_tok_s: float, seconds: float = 5.0) -> He
 
     Raises NightStopped when the double does not start.
     """
-    streams = workload.concurrency or max(1, round(workload.request_rate))
+    streams = workload.concurrency or round(workload.request_rate) or max(1, round(rate_tok_s / STREAM_TOK_S))
     gap_s = streams / rate_tok_s
-    load = msgspec.structs.replace(
-        workload, arrival="closed", concurrency=streams, min_s=seconds, max_s=seconds, warmup_max_s=seconds
-    )
+    times = {"min_s": seconds, "max_s": seconds, "warmup_max_s": seconds}
+    load = msgspec.structs.replace(_plain(workload), arrival="closed", concurrency=streams, **times)
     with double(FIRST_S, gap_s) as url, tempfile.TemporaryDirectory() as folder:
         raw = run_load(LoadSpec(base_url=url, workload=load, seed=(0, 0, 0), folder=folder))
     sample = from_raw(raw)
@@ -91,6 +92,11 @@ def self_test(workload: Workload, rate_tok_s: float, seconds: float = 5.0) -> He
         ttft_error_s=figures["ttft_p50_s"] - FIRST_S if workload.stream and "ttft_p50_s" in figures else None,
         itl_error_s=float(np.abs(sample.gap_values - gap_s).mean()) if len(sample.gap_values) else None,
     )
+
+
+def _plain(workload: Workload) -> Workload:
+    """Streams of the same shape without the dataset: what a prompt says costs the client nothing."""
+    return msgspec.structs.replace(workload, kind="random") if workload.from_file else workload
 
 
 @contextlib.contextmanager

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
+from autotune.errors import InputError
+from autotune.load.dataset.stored import Dataset, open_stored
 from autotune.study.file import Workload
 from autotune.values import Estimate, Value
 
@@ -14,6 +18,8 @@ class LoadSpec(Value, frozen=True, kw_only=True):
     ``seed`` is the words (study seed, trial, repeat): other words, other prompts. ``metric`` is the figure
     whose interval ends the load. ``requests`` above 0 sends just so many and waits for the last reply, as
     ``sglang.bench_serving`` does; 0 runs until the interval is narrow enough. ``slo`` is the objective's constraints.
+    ``dataset`` is the folder of a stored dataset, where the workload has one; ``first`` is the index of the first
+    request: what earlier loads of the same server have asked is not asked again while the dataset lasts.
     ``folder`` receives the raw records. The key is handed to the workers over a pipe; it is in no file and on no
     command line.
     """
@@ -22,6 +28,8 @@ class LoadSpec(Value, frozen=True, kw_only=True):
     workload: Workload
     seed: tuple[int, ...]
     folder: str
+    dataset: str = ""
+    first: int = 0
     api_key: str = ""
     model: str = "default"
     level: str = "0"
@@ -29,6 +37,16 @@ class LoadSpec(Value, frozen=True, kw_only=True):
     slo: dict[str, float] = {}
     requests: int = 0
     request_timeout_s: float = 600.0
+
+
+def stored_dataset(load: LoadSpec) -> Dataset | None:
+    """The dataset of a load. Raises InputError where it has gone."""
+    if not load.dataset:
+        return None
+    dataset = open_stored(Path(load.dataset))
+    if dataset is None:
+        raise InputError(f"{load.dataset}: the stored dataset is gone or damaged; run the same command again")
+    return dataset
 
 
 class WorkerSpec(Value, frozen=True, kw_only=True):

@@ -9,43 +9,11 @@ from typing import Any
 
 import msgspec
 
+from autotune.load.sse import EventReader as EventReader
+
 REASON_CHARS = 200
 IDS_SHARE, IDS_FEW = 0.02, 1
 """Of the tokens that usage states, so many may be missing among those that came: a stop token may be left out."""
-
-
-class EventReader:
-    """Cuts a body into the payloads of its server-sent events (WHATWG HTML, 9.2.6), wherever the packets were cut.
-
-    Understands LF, CRLF and CR line ends, comments, other fields and data over several lines.
-    """
-
-    def __init__(self) -> None:
-        self.rest = b""
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """The payloads that this piece completes."""
-        if self.rest:
-            data = self.rest + data
-        if b"\r" in data:
-            data = _unix_lines(data)
-        blocks = data.split(b"\n\n")
-        self.rest = blocks.pop()
-        return [_payload(block) for block in blocks if block]
-
-
-def _unix_lines(data: bytes) -> bytes:
-    """LF line ends only; a CR at the very end waits for the LF that may follow it."""
-    held = b"\r" if data.endswith(b"\r") else b""
-    body = data[:-1] if held else data
-    return body.replace(b"\r\n", b"\n").replace(b"\r", b"\n") + held
-
-
-def _payload(block: bytes) -> bytes:
-    if block.startswith(b"data: ") and b"\n" not in block:
-        return block[6:]
-    lines = [line[5:].removeprefix(b" ") for line in block.split(b"\n") if line.startswith(b"data:")]
-    return b"\n".join(lines)
 
 
 class _Finish(msgspec.Struct):
@@ -79,9 +47,31 @@ class _Usage(msgspec.Struct):
     prompt_tokens_details: _Cached | None = None
 
 
+class _Piece(msgspec.Struct):
+    role: str | None = None
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: Any = None
+
+    @property
+    def says(self) -> bool:
+        return bool(self.content or self.reasoning_content or self.reasoning or self.tool_calls)
+
+
 class _Choice(msgspec.Struct):
     finish_reason: str | None = None
-    text: str = ""
+    text: str | None = None
+    delta: _Piece | None = None
+
+    @property
+    def carries(self) -> bool:
+        """Whether tokens came with it. A chunk without text may hold half a character back; the first of a chat only
+        names the role, and the last may only say why it ends.
+        """
+        if self.text or (self.delta is not None and self.delta.says):
+            return True
+        return self.finish_reason is None and (self.delta is None or self.delta.role is None)
 
 
 class _Completion(msgspec.Struct):
@@ -223,7 +213,7 @@ class GenerateReply(Reply):
 
 
 class CompletionsReply(Reply):
-    """OpenAI's /v1/completions: token counts come in ``usage``, usually in the last chunk only.
+    """OpenAI's routes for completions and chat: token counts come in ``usage``, usually in the last chunk only.
 
     Until usage is seen a chunk with text counts as one token; the total is then spread evenly over the chunks.
     """
@@ -262,7 +252,7 @@ class CompletionsReply(Reply):
         if total is not None and total > self.received:
             self._counted = True
             self._gain(total, now)
-        elif total is None and (choice.text or choice.finish_reason is None):
+        elif total is None and choice.carries:
             self._gain(self.received + 1, now)
         self.done = self.done or choice.finish_reason is not None
 

@@ -128,6 +128,8 @@ def should_end(window_s: float, estimate: Estimate | None, half_width: float, wo
     """Why the load may end now, or an empty text: the interval is narrow enough, or the window is full."""
     if window_s >= workload.max_s:
         return "max_s"
+    if workload.kind == "trace":
+        return ""  # another end would be another stretch of the trace
     if window_s >= workload.min_s and estimate is not None and half_width <= workload.precision:
         return "precise"
     return ""

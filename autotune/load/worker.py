@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 import uvloop
 
+from autotune.errors import InputError
 from autotune.load import records
 from autotune.load.client import PREPARED, Client
 from autotune.load.spec import Heartbeat, WorkerSpec
@@ -152,7 +153,7 @@ def main() -> None:
         uvloop.run(run(spec, commands))
     except (EOFError, BrokenPipeError):
         os._exit(1)
-    except OSError as error:
+    except (OSError, InputError) as error:
         sys.exit(f"load worker: {error}")
 
 

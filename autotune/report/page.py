@@ -86,11 +86,10 @@ def _section(title: str, body: str) -> str:
 
 def _footer(facts: Facts) -> str:
     load = facts.workload
-    how = f"{load.concurrency} in flight" if load.arrival == "closed" else f"{load.request_rate:g} requests per second"
     words = (
         facts.description,
         f"{facts.engine}, {facts.model or 'model not named'}" + (f", {facts.gpu}" if facts.gpu else ""),
-        f"{load.input_tokens} tokens in, {load.output_tokens} out, {how}",
+        f"{load.asked()}, {load.paced()}",
         f"autotune {facts.autotune_version}, {facts.made_at}",
     )
     return "<footer>" + "".join(f"<p>{escape(line)}</p>" for line in words if line) + "</footer>"

@@ -13,7 +13,7 @@ from autotune.sim.wire import Ask, Usage
 
 
 class ClientJob:
-    """One ``/generate`` or ``/v1/completions`` request."""
+    """One request of ``/generate`` or of the OpenAI routes."""
 
     def __init__(self, ask: Ask, reply: Reply, faults: FaultPlan, *, model: str, skip_text: bool) -> None:
         self.stream = ask.stream
@@ -32,6 +32,7 @@ class ClientJob:
     def token(self, count: int) -> None:
         if self._broken or "empty" in self._faults:
             return
+        self._begin_chat()
         self._reply.chunk(self._chunk(count, None))
         self._sent = count
         if "error_stream" in self._faults:
@@ -58,11 +59,16 @@ class ClientJob:
     def _end_stream(self, count: int, usage: Usage, finish: str) -> None:
         if not self._broken:
             if count:
+                self._begin_chat()
                 self._reply.chunk(self._chunk(count, (usage, finish)))
             if self._ask.include_usage:
                 self._reply.chunk(wire.event(wire.usage_chunk(self._ask, self._model, usage)))
             self._reply.chunk(wire.DONE)
         self._reply.end()
+
+    def _begin_chat(self) -> None:
+        if self._ask.route == "chat" and not self._sent:
+            self._reply.chunk(wire.event(wire.role_chunk(self._ask, self._model)))
 
     def _chunk(self, count: int, last: tuple[Usage, str] | None) -> bytes:
         if self._ask.route == "generate":

@@ -53,6 +53,7 @@ class App:
             "/v1/models": self._json(lambda: info.models(self.args, self.engine)),
             "/generate": lambda request, reply: self._generate("generate", request, reply),
             "/v1/completions": lambda request, reply: self._generate("completions", request, reply),
+            "/v1/chat/completions": lambda request, reply: self._generate("chat", request, reply),
             "/flush_cache": self._flush,
             "/set_internal_state": self._set_internal_state,
         }

@@ -101,6 +101,8 @@ class Schedule:
         else:
             text = wire.WORDS.text(1 if ask.stream else count).decode()
             data = wire.completion(ask, self._model, text, "length" if last else None, None if ask.stream else usage)
+        if ask.stream and ask.route == "chat" and count == 1:
+            return wire.event(wire.role_chunk(ask, self._model)) + wire.event(data)
         return wire.event(data) if ask.stream else data
 
     def _tail(self, stream: _Stream) -> bytes:

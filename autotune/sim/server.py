@@ -224,6 +224,7 @@ class _Server:
         app.serving = app.ready = app.quiet = True
         app.route("/generate", lambda request, reply: double.generate("generate", request, reply))
         app.route("/v1/completions", lambda request, reply: double.generate("completions", request, reply))
+        app.route("/v1/chat/completions", lambda request, reply: double.generate("chat", request, reply))
         if not await self._open(app):
             return 1
         self._spawn(double.run())

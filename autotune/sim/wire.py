@@ -1,4 +1,4 @@
-"""What a request asks and what an answer looks like on the wire, for ``/generate`` and ``/v1/completions``."""
+"""What a request asks and what an answer looks like on the wire: ``/generate``, completions and chat."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from autotune.values import Value
 DONE = b"data: [DONE]\n\n"
 _WORD = b" tok"
 _ID_WIDTH = 6
-DEFAULT_OUTPUT = {"generate": 128, "completions": 16}
+DEFAULT_OUTPUT = {"generate": 128, "completions": 16, "chat": 16}
+TEMPLATE = ("<begin>", "<user>")
+"""Stands for what a chat template puts before a message."""
 
 
 class BadRequest(Exception):
@@ -71,7 +73,12 @@ def parse_ask(route: str, body: bytes, rid: str, skip_tokenizer: bool) -> Ask:
         raise BadRequest(f"not JSON: {error}") from None
     if not isinstance(data, dict):
         raise BadRequest("the body must be a JSON object")
-    if route == "generate":
+    if route == "chat":
+        if skip_tokenizer:
+            raise BadRequest("the chat route needs a tokenizer; it was skipped")
+        prompt: Any = _chat_text(data.get("messages"))
+        wanted = data.get("max_completion_tokens", data.get("max_tokens"))
+    elif route == "generate":
         params = data.get("sampling_params") or {}
         prompt, wanted = data.get("input_ids", data.get("text")), params.get("max_new_tokens")
     else:
@@ -102,6 +109,20 @@ def _prompt(prompt: Any, skip_tokenizer: bool) -> tuple[tuple[int, ...], int]:
     if isinstance(prompt, list) and prompt and all(type(token) is int for token in prompt):
         return tuple(prompt), len(prompt)
     raise BadRequest("Either text, input_ids or prompt should be provided, one prompt per request.")
+
+
+def _chat_text(messages: Any) -> str:
+    if not isinstance(messages, list) or not messages or not all(isinstance(m, dict) and "role" in m for m in messages):
+        raise BadRequest("messages must be a list of objects with role and content")
+    return " ".join([*TEMPLATE, *(_content_text(message.get("content")) for message in messages)])
+
+
+def _content_text(content: Any) -> str:
+    if isinstance(content, list):
+        return " ".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    if not isinstance(content, str):
+        raise BadRequest("content must be a text or a list of parts")
+    return content
 
 
 class Usage(msgspec.Struct):
@@ -135,31 +156,34 @@ def native(ask: Ask, count: int, usage: Usage, skip_text: bool) -> bytes:
 
 
 def completion(ask: Ask, model: str, text: str, finish: str | None, usage: Usage | None) -> bytes:
-    """One object of ``/v1/completions``: a chunk's new text, or the whole."""
-    return msgspec.json.encode(
-        {
-            "id": ask.rid,
-            "object": "text_completion",
-            "created": int(time.time()),
-            "model": model,
-            "choices": [{"index": 0, "text": text, "logprobs": None, "finish_reason": finish, "matched_stop": None}],
-            "usage": usage and openai_usage(usage),
-        }
-    )
+    """One object of the OpenAI routes: a chunk's new text, or the whole."""
+    choice = {"index": 0, **_said(ask, text), "logprobs": None, "finish_reason": finish, "matched_stop": None}
+    return _object(ask, model, [choice], usage)
+
+
+def role_chunk(ask: Ask, model: str) -> bytes:
+    """The first chunk of a chat: who speaks, and no token yet."""
+    choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}
+    return _object(ask, model, [choice], None)
 
 
 def usage_chunk(ask: Ask, model: str, usage: Usage) -> bytes:
     """The last chunk when stream_options.include_usage is set: no choices."""
-    return msgspec.json.encode(
-        {
-            "id": ask.rid,
-            "object": "text_completion",
-            "created": int(time.time()),
-            "model": model,
-            "choices": [],
-            "usage": openai_usage(usage),
-        }
-    )
+    return _object(ask, model, [], usage)
+
+
+def _said(ask: Ask, text: str) -> dict[str, Any]:
+    if ask.route != "chat":
+        return {"text": text}
+    if ask.stream:
+        return {"delta": {"content": text}}
+    return {"message": {"role": "assistant", "content": text}}
+
+
+def _object(ask: Ask, model: str, choices: list[dict[str, Any]], usage: Usage | None) -> bytes:
+    kind = "text_completion" if ask.route != "chat" else "chat.completion" + (".chunk" if ask.stream else "")
+    head = {"id": ask.rid, "object": kind, "created": int(time.time()), "model": model}
+    return msgspec.json.encode({**head, "choices": choices, "usage": usage and openai_usage(usage)})
 
 
 def openai_usage(usage: Usage) -> dict[str, Any]:

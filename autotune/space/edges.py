@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from autotune.errors import InputError
 from autotune.space.experts import starvation_floor
 from autotune.space.inputs import Bound, BoundInputs
-from autotune.space.kv import KvCapacity, request_lengths, requests_that_fit
+from autotune.space.kv import KvCapacity, requests_that_fit
 from autotune.space.parameters import NamedRule, Parameter
 from autotune.values import Value
 
@@ -52,17 +52,21 @@ def _kv_edge(edge: NamedRule, inputs: BoundInputs) -> Edge:
 
 
 def _fit(edge: NamedRule, inputs: BoundInputs, kv: KvCapacity) -> Edge:
-    load = inputs.load
-    lengths = request_lengths(load.input_tokens, load.output_tokens, load.range_ratio)
+    lengths = inputs.request_lengths()
     full = requests_that_fit(kv.tokens, lengths.full_tokens)
     mean = requests_that_fit(kv.tokens, lengths.mean_tokens)
     tokens = f"{kv.tokens:,} KV tokens ({kv.source})"
+    note = f" ({lengths.note})" if lengths.note else ""
     if edge.lengths == "full":
-        text = f"{full:,} = {tokens} / {lengths.full_tokens:,g} per request at full length (up to {mean:,} run at once)"
+        text = (
+            f"{full:,} = {tokens} / {lengths.full_tokens:,g} per request at full length{note} "
+            f"(up to {mean:,} run at once)"
+        )
         return Edge(value=max(1, full), text=text)
     text = (
         f"{mean:,} = {tokens} / {lengths.mean_tokens:,g} that a request in flight holds on average "
-        f"(in + out/2); {full:,} if every request were at full length, and above that the server throttles by itself"
+        f"(in + out/2){note}; {full:,} if every request were at full length, and above that the server throttles by "
+        "itself"
     )
     return Edge(value=max(1, mean), text=text)
 

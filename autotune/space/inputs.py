@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from autotune.space.kv import KvCapacity
+from autotune.space.kv import KvCapacity, Lengths, request_lengths
 from autotune.space.model_config import ModelShape
 from autotune.space.parameters import Kind
 from autotune.values import ParamValue, Value
@@ -44,10 +44,12 @@ class BoundInputs(Value, frozen=True, kw_only=True):
 
     ``parameters`` as in the study (empty: those on by default). ``shape`` is absent for an unknown model, ``kv``
     for an unknown capacity. ``inspected`` maps names to whether the installed engine's code reads them; names
-    that it lacks go by the versions table. ``where`` names the study file in messages.
+    that it lacks go by the versions table. ``where`` names the study file in messages. ``lengths`` are those of the
+    requests where ``load`` does not say them.
     """
 
     load: LoadShape
+    lengths: Lengths | None = None
     parameters: tuple[str, ...] = ()
     overrides: Mapping[str, Override] = {}
     min_tokens_per_expert: float = 8.0
@@ -56,6 +58,10 @@ class BoundInputs(Value, frozen=True, kw_only=True):
     version: str = ""
     inspected: Mapping[str, bool] = {}
     where: str = "study file"
+
+    def request_lengths(self) -> Lengths:
+        """Of the requests that the load asks."""
+        return self.lengths or request_lengths(self.load.input_tokens, self.load.output_tokens, self.load.range_ratio)
 
 
 class Bound(Value, frozen=True, kw_only=True):

@@ -33,10 +33,13 @@ class KvCapacity(Value, frozen=True, kw_only=True):
 
 
 class Lengths(Value, frozen=True, kw_only=True):
-    """Tokens of a request: at full length, and what a request in flight holds on average."""
+    """Tokens of a request: at full length, and what a request in flight holds on average. ``note`` says whose they
+    are where that is not plain.
+    """
 
     full_tokens: float
     mean_tokens: float
+    note: str = ""
 
 
 class Memory(Value, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from autotune.space.bounds import Bound, BoundInputs, Frozen, derive_bounds, frozen_parameters
 from autotune.space.experts import starvation_floor, tokens_per_expert, touched_experts
-from autotune.space.kv import KvCapacity, request_lengths, requests_that_fit
+from autotune.space.kv import KvCapacity, requests_that_fit
 from autotune.space.model_config import ModelShape
 from autotune.space.parameters import NamedRule, Space
 from autotune.values import Value
@@ -120,7 +120,7 @@ def kv_figures(inputs: BoundInputs) -> KvFigures | None:
     """The two KV figures, or None where the capacity is unknown."""
     if inputs.kv is None:
         return None
-    lengths = request_lengths(inputs.load.input_tokens, inputs.load.output_tokens, inputs.load.range_ratio)
+    lengths = inputs.request_lengths()
     return KvFigures(
         capacity=inputs.kv,
         full_length_tokens=lengths.full_tokens,

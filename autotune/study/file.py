@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from autotune.study.workload import Workload as Workload
 from autotune.values import ParamValue, Value
 
 
@@ -70,52 +71,6 @@ class SpaceSpec(Value, frozen=True, kw_only=True):
     parameters: list[str] = []
     override: dict[str, ParameterOverride] = {}
     min_tokens_per_expert: float = 8.0
-
-
-class Workload(Value, frozen=True, kw_only=True):
-    """What is asked of the server, and for how long.
-
-    ``range_ratio`` r draws lengths uniformly from [max(1, len * r), len]; 1.0 is a fixed length.
-    ``arrival`` "closed" keeps ``concurrency`` requests in flight; "open" sends ``request_rate`` per second
-    (Poisson) and never more than ``concurrency`` at once where that is set.
-    ``levels`` are several concurrencies of a closed loop that one server start answers, one load each, ``concurrency``
-    among them: the objective is taken there, or at the best level that holds the objective's constraints.
-    A load ends when the relative half-width of the 95 % interval of the objective is at most ``precision``,
-    not before ``min_s`` and not after ``max_s`` seconds of steady window; warm-up comes before, at most
-    ``warmup_max_s``.
-    A load is refused when more than ``failed_limit`` of its requests failed, or other programs used more than
-    ``host_busy_limit`` of the host's processors (a share of all of them; 1 never refuses).
-    """
-
-    input_tokens: int = 128
-    output_tokens: int = 128
-    range_ratio: float = 1.0
-    arrival: Literal["closed", "open"] = "closed"
-    concurrency: int = 0
-    levels: list[int] = []
-    request_rate: float = 0.0
-    route: Literal["generate", "completions"] = "generate"
-    stream: bool = True
-    min_s: float = 10.0
-    max_s: float = 60.0
-    warmup_max_s: float = 60.0
-    precision: float = 0.02
-    failed_limit: float = 0.01
-    host_busy_limit: float = 0.5
-    token_id_low: int = 1000
-    token_id_high: int = 30000
-    workers: int = 0
-
-    @property
-    def peak(self) -> int:
-        """The most requests that are in flight at once."""
-        return max(self.concurrency, *self.levels) if self.levels else self.concurrency
-
-    def loads(self) -> tuple[Workload, ...]:
-        """The loads that one start answers, from the lightest to the heaviest."""
-        if not self.levels:
-            return (self,)
-        return tuple(msgspec.structs.replace(self, concurrency=level, levels=[]) for level in sorted(self.levels))
 
 
 class Objective(Value, frozen=True, kw_only=True):

@@ -94,6 +94,11 @@ class StudyFolder(msgspec.Struct, frozen=True):
         return self.root / "bounds.json"
 
     @property
+    def dataset(self) -> Path:
+        """Folder of what the workload's dataset asks, as load workers read it."""
+        return self.root / "dataset"
+
+    @property
     def drift(self) -> Path:
         """What the baseline's starts say of the machine."""
         return self.root / "drift.json"

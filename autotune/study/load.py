@@ -18,7 +18,9 @@ import msgspec
 
 from autotune.errors import InputError
 from autotune.study.file import Study
+from autotune.study.problem import one_of
 from autotune.study.rules import RULES, Known, Problem
+from autotune.study.workload import KIND_ALIASES, Kind
 
 SIZE_LIMIT_BYTES = 1_000_000
 _CONVERT_ERROR = re.compile(r"^(?P<problem>.*?)(?: - at `(?P<where>[^`]*)`)?$", re.DOTALL)
@@ -46,7 +48,7 @@ def study_of(data: dict[str, Any], known: Known) -> Study:
     """The ``Study`` of parsed TOML. Raises ``Problem`` with the key and the remedy."""
     _reject_unknown_keys(data, Study, "")
     _reject_unusable_values(data, "")
-    study = _convert(data)
+    study = _convert(_with_own_names(data))
     for rule in RULES:
         rule(study, known)
     return study
@@ -132,6 +134,18 @@ def _reject_unusable_values(value: Any, key: str) -> None:
         raise Problem(key, "the number is too large", "give a number below 2**63")
     elif isinstance(value, str) and "\0" in value:
         raise Problem(key, "contains a NUL character", "remove it")
+
+
+def _with_own_names(data: dict[str, Any]) -> dict[str, Any]:
+    """The same with the workload's kind under the name that autotune has for it."""
+    workload = data.get("workload")
+    kind = workload.get("kind") if isinstance(workload, dict) else None
+    if not isinstance(workload, dict) or not isinstance(kind, str):
+        return data
+    if kind not in KIND_ALIASES:
+        one_of("workload.kind", kind, [*get_args(Kind), *KIND_ALIASES])
+        return data
+    return {**data, "workload": {**workload, "kind": KIND_ALIASES[kind]}}
 
 
 def _convert(data: dict[str, Any]) -> Study:

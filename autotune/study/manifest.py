@@ -11,7 +11,16 @@ from autotune.study.file import EngineSpec, Study
 from autotune.values import Value
 
 # Settings of the tuner or of the way to the server; they change no measurement.
-_FREE = {"engine.host", "engine.pass_env", "engine.api_key_env", "engine.admin_key_env", "workload.workers"}
+_FREE = {
+    "engine.host",
+    "engine.pass_env",
+    "engine.api_key_env",
+    "engine.admin_key_env",
+    "workload.workers",
+    # What is asked is held by found.dataset, wherever the files are.
+    "workload.dataset",
+    "workload.tokenizer",
+}
 _SECTIONS = ("engine", "model", "space", "workload", "objective")
 _ABSENT = "(absent)"
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from autotune.study.environment import is_name, looks_secret
 from autotune.study.file import ParameterOverride, Study
+from autotune.study.problem import Known as Known
+from autotune.study.problem import Problem as Problem
+from autotune.study.problem import Rule, one_of
+from autotune.study.workload_rules import WORKLOAD_RULES
 from autotune.values import Value
 
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -15,25 +18,6 @@ _DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhd])")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _STREAMED = ("ttft_", "tpot_", "itl_")
 _STORAGE = re.compile(r"[a-z][a-z0-9+_]*://.*", re.DOTALL)
-
-
-class Problem(Exception):
-    """One thing that is wrong in a study file. ``key`` is dotted, empty for the file itself."""
-
-    def __init__(self, key: str, problem: str, remedy: str) -> None:
-        super().__init__(f"{key}: {problem}; {remedy}" if key else f"{problem}; {remedy}")
-        self.key = key
-
-
-class Known(Value, frozen=True, kw_only=True):
-    """Names that exist in this installation. An empty list means: do not check."""
-
-    samplers: tuple[str, ...] = ()
-    metrics: tuple[str, ...] = ()
-    engines: tuple[str, ...] = ()
-
-
-Rule = Callable[[Study, Known], None]
 
 
 def parse_duration(text: str) -> float:
@@ -67,7 +51,7 @@ def _seed_and_storage(study: Study, known: Known) -> None:
 
 def _engine(study: Study, known: Known) -> None:
     engine = study.engine
-    _one_of("engine.kind", engine.kind, known.engines)
+    one_of("engine.kind", engine.kind, known.engines)
     if not engine.command or not engine.command[0].strip():
         raise Problem("engine.command", "is empty", 'give the base command line, such as ["{python}", "-m", "..."]')
     for key in ("read_back", "counters"):
@@ -125,45 +109,10 @@ def _override(key: str, override: ParameterOverride) -> None:
         raise Problem(f"{key}.choices", "is empty", "list at least one value")
 
 
-def _arrival(study: Study, known: Known) -> None:
-    workload = study.workload
-    if workload.arrival == "open" and workload.request_rate <= 0:
-        raise Problem("workload.request_rate", "is missing", 'arrival = "open" needs requests per second, such as 8.0')
-    if workload.arrival == "closed" and workload.concurrency <= 0:
-        raise Problem("workload.concurrency", "is missing", 'arrival = "closed" needs a number of requests in flight')
-    if workload.arrival == "closed" and workload.request_rate:
-        raise Problem("workload.request_rate", "is not used by a closed loop", 'remove it or write arrival = "open"')
-
-
-def _levels(study: Study, known: Known) -> None:
-    workload = study.workload
-    if not workload.levels:
-        return
-    if workload.arrival != "closed":
-        raise Problem("workload.levels", "are numbers of requests in flight", 'remove them or write arrival = "closed"')
-    if len(set(workload.levels)) < len(workload.levels) or not all(0 < n <= 1_000_000 for n in workload.levels):
-        raise Problem("workload.levels", "are not distinct numbers of requests", "write such as levels = [64, 256]")
-    if workload.concurrency not in workload.levels:
-        remedy = f"add {workload.concurrency}, or set workload.concurrency to the level that counts"
-        raise Problem("workload.levels", "lacks workload.concurrency", remedy)
-
-
-def _workload_order(study: Study, known: Known) -> None:
-    workload = study.workload
-    if workload.min_s > workload.max_s:
-        raise Problem("workload.min_s", f"{workload.min_s:g} is above max_s ({workload.max_s:g})", "exchange them")
-    if workload.token_id_low >= workload.token_id_high:
-        raise Problem(
-            "workload.token_id_low",
-            f"{workload.token_id_low} is not below token_id_high ({workload.token_id_high})",
-            "give a range of token ids",
-        )
-
-
 def _objective(study: Study, known: Known) -> None:
-    _one_of("objective.metric", study.objective.metric, known.metrics)
+    one_of("objective.metric", study.objective.metric, known.metrics)
     for name, limit in study.objective.constraints.items():
-        _one_of(f"objective.constraints.{name}", name, known.metrics)
+        one_of(f"objective.constraints.{name}", name, known.metrics)
         if limit <= 0:
             raise Problem(f"objective.constraints.{name}", f"{limit:g} is not positive", "give the largest value")
     for key, name in (
@@ -182,7 +131,7 @@ def _notify(study: Study, known: Known) -> None:
 
 
 def _sampler(study: Study, known: Known) -> None:
-    _one_of("search.sampler", study.search.sampler, known.samplers)
+    one_of("search.sampler", study.search.sampler, known.samplers)
 
 
 def _wall_clock(study: Study, known: Known) -> None:
@@ -193,14 +142,6 @@ def _wall_clock(study: Study, known: Known) -> None:
         raise Problem("budget.wall_clock", problem, remedy) from None
     if seconds <= 0:
         raise Problem("budget.wall_clock", "is zero", "give a duration such as 8h")
-
-
-def _one_of(key: str, name: str, names: Sequence[str]) -> None:
-    if not names or name in names:
-        return
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    remedy = f"did you mean {close[0]}?" if close else f"use one of {', '.join(names)}"
-    raise Problem(key, f"{name!r} is not known", remedy)
 
 
 class Span(Value, frozen=True, kw_only=True):
@@ -238,6 +179,12 @@ SPANS = (
     Span(key="workload.input_tokens", low=1, high=100_000_000),
     Span(key="workload.output_tokens", low=1, high=100_000_000),
     Span(key="workload.range_ratio", low=0, high=1, above_low=True),
+    Span(key="workload.context_tokens", low=0, high=100_000_000),
+    Span(key="workload.prefix_tokens", low=1, high=100_000_000),
+    Span(key="workload.prefix_groups", low=1, high=1_000_000),
+    Span(key="workload.prompts_per_group", low=0, high=1_000_000_000),
+    Span(key="workload.trace_speed", low=0, high=1_000_000, above_low=True),
+    Span(key="workload.cached_limit", low=0, high=1),
     Span(key="workload.concurrency", low=0, high=1_000_000),
     Span(key="workload.request_rate", low=0, high=1_000_000),
     Span(key="workload.min_s", low=0),
@@ -274,9 +221,7 @@ RULES: tuple[Rule, ...] = (
     _engine,
     _spans,
     _overrides,
-    _arrival,
-    _levels,
-    _workload_order,
+    *WORKLOAD_RULES,
     _objective,
     _sampler,
     _notify,

@@ -64,9 +64,9 @@ def test_shares_add_up(total: int, parts: int) -> None:
 
 def test_workers_share_the_load() -> None:
     """Closed loops share the places, open loops the rate, with streams of their own."""
-    closed = [schedule_for(Workload(concurrency=10), 3, w, (1,)) for w in range(3)]
+    closed = [schedule_for(Workload(concurrency=10), (w, 3), (1,)) for w in range(3)]
     assert [len(s.take(0.0, 0)) for s in closed] == [4, 3, 3]
     workload = Workload(arrival="open", request_rate=90.0)
-    first, second = (schedule_for(workload, 2, w, (1,)).take(100.0, 0) for w in range(2))
+    first, second = (schedule_for(workload, (w, 2), (1,)).take(100.0, 0) for w in range(2))
     assert len(first) + len(second) == pytest.approx(9000, rel=0.05)
     assert first[:3] != second[:3]

@@ -148,6 +148,36 @@ def test_completions_that_are_failures(pieces: list[bytes], reason: str) -> None
     assert play(new_reply("completions", 2, True), *pieces).startswith(reason)
 
 
+def chat(delta: dict[str, Any] | None, finish: str | None = None, usage: dict[str, int] | None = None) -> bytes:
+    choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
+    data = {"object": "chat.completion.chunk", "choices": choices, "usage": usage}
+    return b"data: " + json.dumps(data).encode() + b"\n\n"
+
+
+def test_chat_streams_begin_with_the_first_token_not_with_the_role() -> None:
+    """The chunk that only names the role is no token; reasoning is; half a character held back is; usage counts all."""
+    reply = new_reply("chat", 4, True)
+    reply.status = 200
+    assert reply.feed(chat({"role": "assistant", "content": ""}), 1.0) == 0
+    assert reply.feed(chat({"reasoning_content": "hm"}), 2.0) == 1
+    assert reply.feed(chat({"content": ""}), 2.5) == 1
+    assert reply.feed(chat({"content": "yes"}, "length"), 3.0) == 1
+    reply.feed(chat({}, "length"), 3.5)
+    reply.feed(chat(None, usage={"prompt_tokens": 9, "completion_tokens": 4}) + b"data: [DONE]\n\n", 4.0)
+    assert reply.finish(4.0) == ""
+    assert (reply.times, reply.totals) == ([2.0, 2.5, 3.0], [1, 3, 4])
+    assert reply.prompt_tokens == 9
+
+
+def test_chat_in_one_piece() -> None:
+    """Without streaming the message's tokens are those of usage."""
+    message = {"index": 0, "message": {"role": "assistant", "content": "hi you"}, "finish_reason": "length"}
+    body = json.dumps({"choices": [message], "usage": {"prompt_tokens": 5, "completion_tokens": 2}}).encode()
+    reply = new_reply("chat", 2, False)
+    assert play(reply, body) == ""
+    assert (reply.tokens, reply.prompt_tokens) == (2, 5)
+
+
 def carrying(ids: int, stated: int, end: bool) -> bytes:
     """A native message that carries ``ids`` token ids and states another count."""
     finish = {"type": "length", "length": stated} if end else None

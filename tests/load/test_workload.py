@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autotune.load.workload import encode_body, length_bounds, mean_tokens, plan_request, route_path
+from autotune.load.body import encode_body, route_path
+from autotune.load.dataset.lengths import length_bounds, mean_tokens
+from autotune.load.workload import plan_request
 from autotune.study.file import Workload
 
 

@@ -82,6 +82,23 @@ def test_generate_and_completions(start: Start) -> None:
     assert float(total.split()[-1]) == 23.0
 
 
+def test_chat(start: Start) -> None:
+    """The chat route names the role first, then says as many tokens as asked; bad messages get status 400."""
+    sim = start().ready()
+    ask = {"messages": [{"role": "user", "content": "a b c"}], "max_tokens": 4}
+    whole = json.loads(sim.request("POST", "/v1/chat/completions", ask)[1])
+    assert whole["choices"][0]["message"] == {"role": "assistant", "content": " tok" * 4}
+    assert (whole["usage"]["prompt_tokens"], whole["usage"]["completion_tokens"]) == (5, 4)
+    streamed = {**ask, "stream": True, "stream_options": {"include_usage": True}}
+    role, *parts, last = events(sim.request("POST", "/v1/chat/completions", streamed)[1])
+    assert role["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    assert "".join(part["choices"][0]["delta"]["content"] for part in parts) == " tok" * 4
+    assert {part["object"] for part in (role, *parts, last)} == {"chat.completion.chunk"}
+    assert last["usage"]["completion_tokens"] == 4
+    for bad in (None, [], [{"content": "x"}], [{"role": "user", "content": 3}]):
+        assert sim.request("POST", "/v1/chat/completions", {"messages": bad})[0] == 400
+
+
 def test_refused_requests(start: Start) -> None:
     """Bodies that SGLang refuses get status 400 and a message, and the server lives on."""
     sim = start("--skip-tokenizer-init").ready()
