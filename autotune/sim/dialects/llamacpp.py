@@ -83,7 +83,7 @@ class LlamaCpp(Dialect):
             "build_info": _BUILD,
         }
         slots = [{"id": index, "n_ctx": context} for index in range(limits.running)]
-        routes = {path: own[path] for path in ("/health", "/v1/completions", "/v1/models")}
+        routes = {path: own[path] for path in ("/health", "/v1/completions", "/v1/chat/completions", "/v1/models")}
         routes["/props"] = lambda _, reply: reply.json(200, props)
         routes["/slots"] = lambda _, reply: reply.json(200, slots)
         if self._args["metrics"]:

@@ -120,7 +120,7 @@ class Vllm(Dialect):
     def routes(self, own: Routes, args: dict[str, Any], engine: Engine) -> Routes:
         """See ``Dialect.routes``. /server_info answers in development mode alone."""
         self._words["context"] = engine.settings.context_tokens
-        routes = {path: own[path] for path in ("/v1/completions", "/v1/models")}
+        routes = {path: own[path] for path in ("/v1/completions", "/v1/chat/completions", "/v1/models")}
         routes["/health"] = own["/health"]
         routes["/version"] = lambda _, reply: reply.json(200, {"version": self._words["version"]})
         routes["/load"] = lambda _, reply: reply.json(200, {"server_load": engine.batcher.running_count})
