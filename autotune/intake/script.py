@@ -13,13 +13,12 @@ from pathlib import Path
 import msgspec
 from tree_sitter import Node
 
-from autotune.intake.remark import Remark
-from autotune.intake.words import Scope, Word, fields, one, parse, source
+from autotune.intake.remark import Remark, short
+from autotune.intake.words import Scope, Word, between, fields, one, parse, source
 from autotune.study.environment import is_name
 from autotune.values import Value
 
 _DEPTH = 20
-_SHOWN = 80
 _QUIET_WORDS = (
     "echo printf set shopt trap wait sleep mkdir true false : exit cat tee date which type ls test [ read return kill"
     " pkill shift nvidia-smi curl wget hostname pwd tail head grep rm touch chmod until break continue dirname"
@@ -108,7 +107,7 @@ class _Reader:
         self.remarks.append(Remark(where=self._name, line=node.start_point[0] + 1, text=text))
 
     def _error(self, node: Node) -> None:
-        self._remark(node, f"not understood: {_short(source(node))}")
+        self._remark(node, f"not understood: {short(source(node))}")
         for child in node.named_children:
             self.read(child)
 
@@ -118,7 +117,7 @@ class _Reader:
         name_node, value = node.child_by_field_name("name"), node.child_by_field_name("value")
         name = source(name_node) if name_node else ""
         if not is_name(name):
-            self._remark(node, f"not followed: {_short(source(node))}")
+            self._remark(node, f"not followed: {short(source(node))}")
             return
         words = self._value(value)
         if any(child.type == "+=" for child in node.children):
@@ -160,6 +159,7 @@ class _Reader:
     def _unset(self, node: Node) -> None:
         for child in node.named_children:
             self._scope.variables.pop(source(child), None)
+            self._scope.unset.add(source(child))
             self._exported.discard(source(child))
 
     # Control
@@ -213,12 +213,15 @@ class _Reader:
     def _command(self, node: Node) -> None:
         env: dict[str, Word] = {}
         words: list[Word] = []
+        before: Node | None = None
         for child in node.named_children:
             if child.type == "variable_assignment" and not words:
                 name, value = child.child_by_field_name("name"), child.child_by_field_name("value")
                 env[source(name) if name else ""] = self._value(value)[0]
             elif child.type not in ("file_redirect", "heredoc_redirect", "herestring_redirect"):
-                words += fields(child, self._scope)
+                joined = between(node, before, child)
+                words += [msgspec.structs.replace(w, unclear=joined or w.unclear) for w in fields(child, self._scope)]
+            before = child
         if not words:
             return
         if _ARGUMENTS.search(source(node)) and words[0].text not in _QUIET:
@@ -258,7 +261,7 @@ class _Reader:
         """``bin/activate`` of a virtual environment sets two variables; of other files nothing is known."""
         match = _ACTIVATE.fullmatch(words[1].text) if len(words) > 1 and not words[1].unclear else None
         if match is None:
-            self._remark(node, f"not read: {_short(source(node))}; what it sets is not in the study")
+            self._remark(node, f"not read: {short(source(node))}; what it sets is not in the study")
             return
         root = match["root"]
         path = (self._scope.get("PATH") or (Word(text="/usr/local/bin:/usr/bin:/bin"),))[0]
@@ -274,8 +277,3 @@ def _entered(before: Word | None, targets: list[Word]) -> Word | None:
     target = targets[0]
     relative = not target.unclear and not target.text.startswith("/")
     return before + Word(text="/") + target if before is not None and relative else target
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 3]}..."

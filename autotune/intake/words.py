@@ -50,6 +50,7 @@ class Scope(msgspec.Struct, kw_only=True):
     path: Path
     environ: Mapping[str, str]
     variables: dict[str, tuple[Word, ...]] = {}
+    unset: set[str] = set()
 
     def get(self, name: str) -> tuple[Word, ...] | None:
         """The fields of a variable, None where it is not set."""
@@ -57,7 +58,7 @@ class Scope(msgspec.Struct, kw_only=True):
             return (Word(text=str(self.path)),)
         if name in self.variables:
             return self.variables[name]
-        if name not in self.environ:
+        if name not in self.environ or name in self.unset:
             return None
         if looks_secret(name, self.environ[name]):
             return (Word(text="", names=(name,), unclear=f"${name}"),)
@@ -93,6 +94,17 @@ def fields(node: Node, scope: Scope) -> list[Word]:
             if word is not None:
                 joining = word if joining is None else joining + word
     return [*done, joining] if joining is not None else done
+
+
+def between(command: Node, before: Node | None, child: Node) -> str:
+    """Both words and what joins them, where that is no blank: the grammar loses a quoted blank behind an expansion."""
+    if before is None:
+        return ""
+    raw, begin = command.text or b"", command.start_byte
+    gap = raw[before.end_byte - begin : child.start_byte - begin]
+    if not gap.replace(b"\\\r\n", b"").replace(b"\\\n", b"").strip():
+        return ""
+    return raw[before.start_byte - begin : child.end_byte - begin].decode(errors="replace")
 
 
 def one(node: Node, scope: Scope) -> Word:

@@ -19,8 +19,10 @@ from autotune.brief import known_names
 from autotune.diagnosis import PHASES
 from autotune.diagnosis.case import Facts, Phase
 from autotune.diagnosis.diagnose import diagnose
+from autotune.drafting import gather, make
 from autotune.engines import engine
 from autotune.errors import InputError
+from autotune.intake.draft import Seen, Wish
 from autotune.load import records as raw_records
 from autotune.load.records import Meta, RawRun
 from autotune.load.stream import EventReader, new_reply
@@ -244,6 +246,30 @@ def model_config(how: Mutation, key: str, value: Any) -> None:
             model_shape(data, "config.json")
 
 
+SCRIPTS = [
+    '#!/bin/bash\nset -e\nexport A=1 B=\'x y\'\nM=${M:-/m}\nARGS=(--tp 2 "$A")\ncd "$(dirname "$0")"\n'
+    'if [ -n "$B" ]; then ARGS+=(--x); fi\nexec python3 -m sglang.launch_server --model-path "$M" "${ARGS[@]}" \\\n'
+    "  --port 30000 --api-key $KEY > log 2>&1 &\n",
+    'f() { docker run -d -e A=b -p 1:1 image:1 bash -c "vllm serve m --x y"; }\ncase "$1" in a) f ;; *) f ;; esac\n',
+    "for c in 1 2; do vllm bench serve --max-concurrency $c --random-input-len 8; done\ncat <<E\n$X\nE\n",
+]
+ROWS = [
+    '{"backend": "sglang", "random_input_len": 8, "random_output_len": 8, "random_range_ratio": 0.5, "duration": 1, '
+    '"completed": 9, "total_output_tokens": 9, "request_rate": Infinity, "max_concurrency": 4}\n' * 2,
+    '[{"max_num_seqs": 8, "enforce-eager": true}, {"max_num_seqs": 16, "compilation_config": {"level": 3}}]',
+    '{"a": {"max_concurrency": 4, "request_rate": "inf"}, "b": {"random_input_len": 8}}',
+]
+
+
+def outside_file(how: Mutation, rows: bool) -> None:
+    """A launch script, or results and parameters of load generators."""
+    with tempfile.TemporaryDirectory() as folder, refusing(InputError):
+        path = Path(folder) / "file"
+        path.write_text(mutated(ROWS if rows else SCRIPTS, how), encoding="utf-8", errors="replace")
+        gathered = gather([path], {"HOME": "/home/somebody"})
+        make(Wish(engine="vllm", model="m", workload={"concurrency": 1}), gathered, Seen())
+
+
 codes = st.none() | st.integers(-64, 255)
 statuses = st.sampled_from([200, 200, 200, 0, 404, 500])
 TARGETS: dict[str, tuple[Callable[..., None], tuple[st.SearchStrategy[Any], ...]]] = {
@@ -262,5 +288,7 @@ TARGETS: dict[str, tuple[Callable[..., None], tuple[st.SearchStrategy[Any], ...]
     ),
     "stored record": (stored_record, (mutations,)),
     "raw load record": (raw_record, (mutations,)),
+    "launch script": (outside_file, (mutations, st.just(False))),
+    "results and sweeps": (outside_file, (mutations, st.just(True))),
     "model config": (model_config, (mutations, st.text(max_size=20), json_values)),
 }  # fmt: skip

@@ -1,0 +1,267 @@
+"""The server of a launch script as a study's engine: its command line, settings, names of keys. Pure.
+
+The command keeps every flag that the script gives, searched ones too: they are the baseline, and a trial's flags
+replace them. Only what a night decides itself leaves: host, port, keys.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePath
+
+from autotune.engines.argv import flag_name, value_of
+from autotune.errors import InputError
+from autotune.export.bundle import SECRET_FLAGS
+from autotune.intake.container import Container, container_of
+from autotune.intake.flags import take
+from autotune.intake.remark import Remark
+from autotune.intake.script import Call, read_script
+from autotune.intake.words import Word
+from autotune.study.environment import is_name, looks_secret
+from autotune.values import Value
+
+MODULES = {
+    "sglang.launch_server": "sglang",
+    "autotune.sim": "sglang",
+    "vllm.entrypoints.openai.api_server": "vllm",
+    "vllm.entrypoints.cli.main": "vllm",
+}
+"""Python modules that are servers, and the engine that each is."""
+_FILES = {"launch_server.py": "sglang", "api_server.py": "vllm"}
+_IMAGES = {"vllm-openai": "vllm"}
+"""Images whose entry point is the server, so that only its flags follow."""
+_PREFIXES = frozenset({"exec", "nohup", "command", "builtin", "time", "setsid"})
+_SHELLS = frozenset({"bash", "sh", "dash", "zsh"})
+_VLLM_KEY = "VLLM_API_KEY"
+_ADDRESS = (("--host",), ("--port", "-p"))
+_TLS = ("--ssl-keyfile", "--ssl-certfile", "--ssl-ca-certs", "--ssl-keyfile-password", "--ssl-cert-reqs")
+
+
+class Launch(Value, frozen=True, kw_only=True):
+    """A server as a study starts it. ``host`` and ``port`` are those of the script, empty where it names none."""
+
+    kind: str
+    command: tuple[str, ...]
+    env: dict[str, str] = {}
+    pass_env: tuple[str, ...] = ()
+    api_key_env: str = ""
+    admin_key_env: str = ""
+    model_path: str = ""
+    served_name: str = ""
+    host: str = ""
+    port: str = ""
+    remarks: tuple[Remark, ...] = ()
+
+
+def kind_of(argv: Sequence[str]) -> str:
+    """The engine that a command line starts, empty for another program."""
+    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+        name = PurePath(word).name
+        if word == "-m" and following in MODULES:
+            return MODULES[following]
+        if name in ("sglang", "vllm") and following == "serve":
+            return name
+        if name == "autotune" and following == "sim":
+            return "sglang"
+        if name in _FILES:
+            return _FILES[name]
+    return ""
+
+
+def server_of(call: Call, where: str) -> tuple[str, Container | None, list[Word], dict[str, Word]] | None:
+    """Engine, container, words and settings of a call that starts a server, None for any other call."""
+    words, env = _stripped(call)
+    inner = container_of(words)
+    body = list(inner.rest) if inner else words
+    body, more = _from_shell(body, where, env)
+    kind = kind_of([word.text for word in body])
+    if not kind and inner:
+        kind = next((found for mark, found in _IMAGES.items() if mark in inner.image), "")
+    return (kind, inner, body, {**env, **more}) if kind else None
+
+
+def _stripped(call: Call) -> tuple[list[Word], dict[str, Word]]:
+    """The words without ``exec``, ``nohup`` and the like; assignments of env(1) join the settings."""
+    words, env = list(call.words), dict(call.env)
+    while words:
+        program = PurePath(words[0].text).name
+        if program in _PREFIXES:
+            words = _without_options(words[1:])
+        elif program == "env" and len(words) > 1 and "=" in words[1].text and not words[1].text.startswith("-"):
+            while len(words) > 1 and is_name(words[1].text.partition("=")[0]) and "=" in words[1].text:
+                name, _, value = words.pop(1).text.partition("=")
+                env[name] = Word(text=value)
+            words = words[1:]
+        else:
+            break
+    return words, env
+
+
+def _without_options(words: list[Word]) -> list[Word]:
+    while words and words[0].text.startswith("-"):
+        words = words[2:] if words[0].text == "-a" else words[1:]
+    return words
+
+
+def _from_shell(words: list[Word], where: str, env: Mapping[str, Word]) -> tuple[list[Word], dict[str, Word]]:
+    """``bash -c 'SERVER ...'`` is the server itself: flags could not be added behind the quoted text."""
+    if len(words) < 3 or PurePath(words[0].text).name not in _SHELLS or not re.fullmatch(r"-\w*c", words[1].text):
+        return words, {}
+    settings = {name: word.text for name, word in env.items() if not word.unclear}
+    calls = [call for call in read_script(words[2].text, Path(where), settings).calls if kind_of(call.argv)]
+    if len(calls) != 1:
+        return words, {}
+    inner, more = _stripped(calls[0])
+    return inner, more
+
+
+def launch_of(call: Call, where: str) -> Launch:
+    """The study's engine. Raises InputError for a command of which a part cannot be told, or that is no server."""
+    found = server_of(call, where)
+    if found is None:
+        raise InputError(f"{where}:{call.line}: no server that is known is started here")
+    kind, inner, words, env = found
+    notes = _Notes(where, call.line)
+    words = _without_unset(words, notes)
+    words, keys = _without_keys(words, kind, notes)
+    words, host, port = _without_address(words, notes)
+    words = _without_tls(words, notes)
+    settings, passed = _settings(env, notes)
+    if kind == "vllm" and (_VLLM_KEY in env or "--api-key" in keys):
+        keys["--api-key"] = _VLLM_KEY
+    head = _head(inner, keys)
+    for change in inner.changes if inner else ():
+        notes.say(change)
+    command = _told([*head, *words], notes)
+    argv = [word.text for word in words]
+    return Launch(
+        kind=kind,
+        command=tuple(_in_folder(command, call, inner, notes)),
+        env=settings,
+        pass_env=tuple(dict.fromkeys(n for n in (*passed, *(inner.pass_env if inner else ())) if n != _VLLM_KEY)),
+        api_key_env=keys.get("--api-key", ""),
+        admin_key_env=keys.get("--admin-api-key", ""),
+        model_path=value_of(argv, "--model-path", "--model") or _positional(argv),
+        served_name=value_of(argv, "--served-model-name") or "",
+        host=host,
+        port=port,
+        remarks=tuple(notes.said),
+    )
+
+
+def _head(inner: Container | None, keys: Mapping[str, str]) -> list[Word]:
+    """The container's part of the command line; the key reaches what runs inside by its name."""
+    if inner is None:
+        return []
+    wanted = [Word(text="--env"), Word(text=_VLLM_KEY)] if keys.get("--api-key") == _VLLM_KEY else []
+    return [*inner.head[:-1], *wanted, inner.head[-1]]
+
+
+class _Notes:
+    """Remarks on one line of the script."""
+
+    def __init__(self, where: str, line: int) -> None:
+        self.where = where
+        self.line = line
+        self.said: list[Remark] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(Remark(where=self.where, line=self.line, text=text))
+
+
+def _without_unset(words: list[Word], notes: _Notes) -> list[Word]:
+    """Variables that are set nowhere and stand alone: bash makes nothing of them. Behind a flag one is missing."""
+    kept: list[Word] = []
+    for word in words:
+        alone = word.unclear and not word.text and not (kept and flag_name(kept[-1].text))
+        if alone and not any(looks_secret(name) for name in word.names):
+            notes.say(f"{word.unclear} is set nowhere and was taken as empty")
+        else:
+            kept.append(word)
+    return kept
+
+
+def _without_keys(words: list[Word], kind: str, notes: _Notes) -> tuple[list[Word], dict[str, str]]:
+    """Secrets leave the command line; their variables are named where the script has them in one."""
+    names: dict[str, str] = {}
+    for flag in SECRET_FLAGS:
+        words, value = take(words, {flag})
+        if value is None or flag in _TLS:
+            continue
+        variable = next((name for name in value.names if is_name(name)), "")
+        names[flag] = variable
+        if kind == "vllm" and flag == "--api-key":
+            notes.say(f"{flag} was left out: export its key as {_VLLM_KEY}, which vLLM reads")
+        elif variable:
+            notes.say(f"{flag} was left out, since a command line is stored; the study names its variable {variable}")
+        else:
+            notes.say(f"{flag} stands in the script itself and was left out: during a night the server needs no key")
+    return words, names
+
+
+def _without_address(words: list[Word], notes: _Notes) -> tuple[list[Word], str, str]:
+    found = []
+    for flags in _ADDRESS:
+        words, value = take(words, flags)
+        found.append(value.text if value else "")
+    if any(found):
+        address = ":".join(part or "(default)" for part in found)
+        notes.say(f"listens on {address}; a night listens on loopback and a free port, so put it back when you export")
+    return words, found[0], found[1]
+
+
+def _without_tls(words: list[Word], notes: _Notes) -> list[Word]:
+    for flag in _TLS:
+        words, value = take(words, {flag})
+        if value is not None:
+            notes.say(f"{flag} was left out: a night speaks plain HTTP on loopback; put it back when you export")
+    return words
+
+
+def _settings(env: Mapping[str, Word], notes: _Notes) -> tuple[dict[str, str], list[str]]:
+    """Literal settings, and the names of those whose values stay outside of the study."""
+    literal: dict[str, str] = {}
+    passed: list[str] = []
+    for name, word in env.items():
+        if not is_name(name):
+            notes.say(f"not followed: the setting {name}")
+        elif looks_secret(name, word.text) or word.unclear == f"${name}":
+            passed.append(name)
+            if not word.unclear:
+                notes.say(f"{name} looks like a secret: export it before a night; its value was not taken")
+        elif word.unclear:
+            notes.say(f"{name} was left out: {word.unclear} cannot be told without running the script")
+        else:
+            literal[name] = word.text
+    return literal, passed
+
+
+def _told(words: Sequence[Word], notes: _Notes) -> list[str]:
+    """The texts of words that are all clear. Raises InputError naming the first that is not."""
+    for before, word in zip([Word(text=""), *words], words, strict=False):
+        if word.unclear:
+            behind = f" (behind {before.text})" if flag_name(before.text) else ""
+            raise InputError(
+                f"{notes.where}:{notes.line}: {word.unclear}{behind} cannot be told without running the script; "
+                "export the variable with its value and run again, or write the value into a copy of the script"
+            )
+    return [word.text for word in words]
+
+
+def _in_folder(command: list[str], call: Call, inner: Container | None, notes: _Notes) -> list[str]:
+    """A script that changes its folder: the command does the same, by env(1)."""
+    if call.folder is None or inner is not None:
+        return command
+    if call.folder.unclear:
+        notes.say(f"the folder {call.folder.unclear} cannot be told; start nights in it")
+        return command
+    return ["env", f"--chdir={call.folder.text}", *command]
+
+
+def _positional(argv: Sequence[str]) -> str:
+    """The model of ``vllm serve MODEL``."""
+    if "serve" not in argv[:-1]:
+        return ""
+    following = argv[argv.index("serve") + 1]
+    return "" if following.startswith("-") else following

@@ -1,0 +1,200 @@
+"""The server of a launch script as a study's engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from autotune.errors import InputError
+from autotune.intake.launch import Launch
+from autotune.intake.sources import Sorted, sort_script
+
+ENVIRON = {"HOME": "/home/somebody", "PATH": "/usr/bin", "MODEL_DIR": "/models/m", "OUR_KEY": "sk-0123456789"}
+
+
+def sort(text: str) -> Sorted:
+    return sort_script(text, Path("launch.sh"), ENVIRON)
+
+
+def launch(text: str) -> Launch:
+    found = sort(text).launch
+    assert found is not None
+    return found
+
+
+def said(found: Launch) -> str:
+    return "\n".join(map(str, found.remarks))
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "model"),
+    [
+        ("python -m sglang.launch_server --model-path /m", "sglang", "/m"),
+        ("python3 -m sglang.launch_server --model /m", "sglang", "/m"),
+        ("/opt/venv/bin/sglang serve --model-path=/m", "sglang", "/m"),
+        ("vllm serve /m --max-num-seqs 4", "vllm", "/m"),
+        ("python -m vllm.entrypoints.openai.api_server --model /m", "vllm", "/m"),
+        ("exec nohup python -m sglang.launch_server --model-path /m &", "sglang", "/m"),
+        ("time env A=1 vllm serve /m | tee log.txt", "vllm", "/m"),
+        ("numactl --membind 0 vllm serve /m", "vllm", "/m"),
+        ('bash -c "vllm serve /m"', "vllm", "/m"),
+        ('MODEL=/m; vllm serve "$MODEL"', "vllm", "/m"),
+        ('vllm serve "$MODEL_DIR"', "vllm", "/models/m"),
+    ],
+)
+def test_servers_are_known_however_they_are_started(line: str, kind: str, model: str) -> None:
+    """By module, by program, behind prefixes, in a quoted command."""
+    found = launch(f"#!/bin/bash\n{line}\n")
+    assert (found.kind, found.model_path) == (kind, model)
+
+
+def test_the_command_line_stays_what_the_user_runs() -> None:
+    """Searched flags too: they are the baseline. Only host and port leave, and that is said."""
+    found = launch(
+        "python -m sglang.launch_server --model-path /m --max-running-requests 512 \\\n"
+        "  --mem-fraction-static=0.9 --host 0.0.0.0 --port 30000 --trust-remote-code"
+    )
+    assert found.command == (
+        "python",
+        "-m",
+        "sglang.launch_server",
+        "--model-path",
+        "/m",
+        "--max-running-requests",
+        "512",
+        "--mem-fraction-static=0.9",
+        "--trust-remote-code",
+    )
+    assert (found.host, found.port) == ("0.0.0.0", "30000")
+    assert "launch.sh:1: listens on 0.0.0.0:30000" in said(found)
+
+
+def test_what_stands_before_the_server_and_changes_it_stays() -> None:
+    """A pinning program, a folder, settings."""
+    found = launch("export NCCL_DEBUG=INFO\ncd /srv\nB=2 exec taskset -c 0-7 vllm serve m")
+    assert found.command == ("env", "--chdir=/srv", "taskset", "-c", "0-7", "vllm", "serve", "m")
+    assert found.env == {"NCCL_DEBUG": "INFO", "B": "2"}
+
+
+@pytest.mark.parametrize(
+    "key", ['"$OUR_KEY"', "$OUR_KEY", "sk-literal-0123", "'sk-literal-0123'", '"${OUR_KEY:-sk-literal-0123}"']
+)
+@pytest.mark.parametrize("form", ["--api-key {}", "--api-key={}"])
+def test_a_key_is_named_and_never_kept(key: str, form: str) -> None:
+    """Neither a literal one nor the value of its variable is in anything that was read."""
+    found = launch(f"python -m sglang.launch_server --model-path /m {form.format(key)} --tp 2")
+    assert "sk-" not in repr(found)
+    assert found.command[-2:] == ("--tp", "2")
+    assert found.api_key_env == ("OUR_KEY" if "OUR_KEY" in key else "")
+    assert "--api-key" in said(found)
+
+
+def test_vllm_reads_its_key_from_its_own_variable() -> None:
+    """By whatever way the script gives it."""
+    for script in ('vllm serve m --api-key "$OUR_KEY"', "export VLLM_API_KEY=sk-12345678\nvllm serve m"):
+        found = launch(script)
+        assert found.api_key_env == "VLLM_API_KEY"
+        assert "sk-" not in repr(found)
+        assert found.pass_env == ()
+
+
+def test_secret_settings_are_passed_by_name() -> None:
+    """A token in the script is not in the study."""
+    found = launch("export HF_TOKEN=hf_abcdef A=1\nvllm serve m")
+    assert found.pass_env == ("HF_TOKEN",)
+    assert found.env == {"A": "1"}
+    assert "hf_abcdef" not in repr(found)
+    assert "HF_TOKEN looks like a secret" in said(found)
+
+
+def test_what_cannot_be_told_is_an_error_with_its_line() -> None:
+    """A guess would make another baseline."""
+    with pytest.raises(
+        InputError, match=r"launch\.sh:2: \$\(pick\) \(behind --tp\) cannot be told.*export the variable"
+    ):
+        launch("\nvllm serve m --tp $(pick)")
+    with pytest.raises(InputError, match=r"\$NOPE \(behind --model-path\)"):
+        launch('python -m sglang.launch_server --model-path "$NOPE"')
+
+
+def test_an_empty_variable_for_extra_flags_is_empty() -> None:
+    """As bash takes it; it is said."""
+    found = launch("vllm serve m $EXTRA_FLAGS --max-num-seqs 4")
+    assert found.command == ("vllm", "serve", "m", "--max-num-seqs", "4")
+    assert "$EXTRA_FLAGS is set nowhere and was taken as empty" in said(found)
+
+
+def test_what_is_not_taken_over_is_named() -> None:
+    """Commands beside the server, TLS."""
+    found = sort("ulimit -n 65535\nvllm serve m --ssl-keyfile k.pem")
+    assert [str(remark) for remark in found.remarks] == ["launch.sh:1: not taken over: ulimit -n 65535"]
+    assert found.launch is not None
+    assert "--ssl-keyfile was left out" in said(found.launch)
+
+
+def test_two_servers_are_a_choice_for_a_person() -> None:
+    """Unless one of them surely runs and the other stands under a condition."""
+    with pytest.raises(InputError, match=r"launch\.sh: servers are started in lines 1, 2; keep the one to tune"):
+        sort("vllm serve a &\nvllm serve b")
+    assert launch("if x; then vllm serve a; fi\nvllm serve b").model_path == "b"
+
+
+def test_a_container_runs_as_a_night_needs_it() -> None:
+    """In the foreground, on the host's network, without a name; mounts, GPUs and settings stay."""
+    found = launch(
+        "docker run -d --name sg --restart always --gpus all -p 30000:30000 -v ~/hub:/hub \\\n"
+        "  -e A=b -e HF_TOKEN=hf_abc \\\n"
+        "  --ipc=host lmsysorg/sglang:v0.5.14 python3 -m sglang.launch_server --model-path /hub/m --port 30000"
+    )
+    assert found.command == (
+        *("docker", "run", "--rm", "--network", "host", "--gpus", "all", "-v", "/home/somebody/hub:/hub"),
+        *("-e", "A=b", "--env", "HF_TOKEN", "--ipc=host", "lmsysorg/sglang:v0.5.14"),
+        *("python3", "-m", "sglang.launch_server", "--model-path", "/hub/m"),
+    )
+    assert found.pass_env == ("HF_TOKEN",)
+    assert "hf_abc" not in repr(found)
+    for word in ("-d", "--name sg", "--restart always", "-p 30000:30000"):
+        assert f"{word} was left out" in said(found)
+
+
+def test_an_image_whose_entry_point_is_the_server_needs_no_command() -> None:
+    """vLLM's: only flags follow it; its key goes in by name."""
+    found = launch("docker run --runtime nvidia -it vllm/vllm-openai:v0.15.1 --model m --api-key abc12345")
+    assert found.kind == "vllm"
+    assert found.command[-5:] == ("--env", "VLLM_API_KEY", "vllm/vllm-openai:v0.15.1", "--model", "m")
+
+
+def test_a_shell_inside_a_container_is_seen_through() -> None:
+    """A trial's flags could not follow a quoted command."""
+    found = launch('docker run image bash -lc "vllm serve m --port 8000"')
+    assert found.command[-4:] == ("image", "vllm", "serve", "m")
+
+
+def test_load_generators_of_the_script_give_the_workload() -> None:
+    """Their flags are what its results would say."""
+    found = sort(
+        "vllm serve m &\nvllm bench serve --dataset-name random --random-input-len 1024 --random-output-len 128 "
+        "--max-concurrency 64 --num-prompts 512"
+    )
+    assert found.loads[0].workload == {
+        "input_tokens": 1024,
+        "output_tokens": 128,
+        "range_ratio": 1.0,
+        "concurrency": 64,
+        "route": "completions",
+    }
+    assert found.loads[0].kind == "vllm"
+
+
+def test_a_sweeps_command_is_read() -> None:
+    """The server and the load generator that it quotes, and the files that it names."""
+    found = sort(
+        "vllm bench sweep serve --serve-cmd 'vllm serve m --max-num-seqs 8' "
+        "--bench-cmd 'vllm bench serve --random-input-len 100 --random-output-len 10 --max-concurrency 4' "
+        "--serve-params serve.json --bench-params bench.json -o results"
+    )
+    assert found.launch is not None
+    assert found.launch.command == ("vllm", "serve", "m", "--max-num-seqs", "8")
+    assert found.loads[0].workload["concurrency"] == 4
+    assert (found.sweeps[0].serve_params, found.sweeps[0].bench_params) == ("serve.json", "bench.json")

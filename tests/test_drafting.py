@@ -1,0 +1,222 @@
+"""Drafts of studies: from files, from answers, from this machine; and that they are studies."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autotune import drafting
+from autotune.brief import known_names, read_brief
+from autotune.drafting import gather, make, survey, write_new
+from autotune.engines.base import Where
+from autotune.engines.inspect import Installed
+from autotune.errors import InputError
+from autotune.intake.draft import Draft, Gathered, Seen, Wish, draft, questions
+from autotune.intake.launch import Launch
+from autotune.intake.remark import Remark
+from autotune.intake.toml import render_study
+from autotune.planning import plan_night
+from autotune.server.gpu import FileGpu
+from autotune.study.file import EngineSpec, ParameterOverride
+from autotune.study.load import parse_study
+from tests.export.bundles import HOSTILE, text
+
+ANSWERS = Wish(workload={"concurrency": 64})
+SERVER = "python3 -m autotune.sim --sim-profile demo --max-running-requests 48 --mem-fraction-static=0.8"
+
+
+def script(folder: Path, server: str = SERVER) -> Path:
+    path = folder / "launch.sh"
+    path.write_text(f"#!/bin/bash\nexport NCCL_DEBUG=INFO\nexec {server} \\\n  --host 0.0.0.0 --port 30000\n")
+    return path
+
+
+def written(folder: Path, wish: Wish, gathered: Gathered, seen: Seen | None = None) -> Path:
+    path = folder / "study.toml"
+    write_new(path, make(wish, gathered, seen or Seen())[1])
+    return path
+
+
+def test_a_launch_script_becomes_a_study_whose_baseline_it_is(tmp_path: Path) -> None:
+    """The planned command line is the script's, at another address; its flags are the parameters' defaults."""
+    brief = read_brief(written(tmp_path, ANSWERS, gather([script(tmp_path)], {})))
+    plan = brief.engine.launch_plan(brief.study.engine, brief.study.model, [], Where(host="127.0.0.1", port=1234))
+    assert plan.argv == (*SERVER.split(), "--host", "127.0.0.1", "--port", "1234")
+    assert plan.env == {"NCCL_DEBUG": "INFO"}
+    assert brief.space.get("max_running_requests").default == 48
+    assert plan_night(brief).study == brief.study.name
+
+
+def test_results_beside_the_script_give_the_load(tmp_path: Path) -> None:
+    """Nothing is left to ask."""
+    row = {"backend": "sglang", "random_input_len": 512, "random_output_len": 64, "random_range_ratio": 1.0}
+    row |= {"max_concurrency": 32, "duration": 1.0, "completed": 9, "total_output_tokens": 9}
+    (tmp_path / "bench.jsonl").write_text(json.dumps(row) + "\n")
+    found = gather([script(tmp_path), tmp_path / "bench.jsonl"], {})
+    assert [question.key for question in questions(Wish(wall_clock="1h"), found, Seen())] == []
+    workload = read_brief(written(tmp_path, Wish(), found)).study.workload
+    assert (workload.input_tokens, workload.output_tokens, workload.concurrency) == (512, 64, 32)
+
+
+def test_an_answer_overrules_a_file(tmp_path: Path) -> None:
+    """What was said now counts."""
+    (tmp_path / "bench.json").write_text(json.dumps({"max_concurrency": 8, "duration": 1, "completed": 1} | TOTALS))
+    found = gather([script(tmp_path), tmp_path / "bench.json"], {})
+    assert read_brief(written(tmp_path, ANSWERS, found)).study.workload.concurrency == 64
+
+
+TOTALS = {"total_output_tokens": 100, "total_input_tokens": 200}
+
+
+def test_a_sweep_becomes_ranges_and_flags(tmp_path: Path) -> None:
+    """From the script that runs it and the parameter files that it names."""
+    (tmp_path / "serve.json").write_text(
+        json.dumps([{"max_num_seqs": 32, "enforce_eager": True}, {"max_num_seqs": 256, "enforce_eager": True}])
+    )
+    (tmp_path / "bench.json").write_text(json.dumps([{"random_input_len": 100, "random_output_len": 10}]))
+    sweep = tmp_path / "sweep.sh"
+    sweep.write_text(
+        "vllm bench sweep serve --serve-cmd 'vllm serve meta/L --max-model-len 4096' "
+        "--bench-cmd 'vllm bench serve --max-concurrency 16' --serve-params serve.json --bench-params bench.json\n"
+    )
+    study = read_brief(written(tmp_path, Wish(), gather([sweep], {}))).study
+    assert study.engine.command == ["vllm", "serve", "meta/L", "--max-model-len", "4096", "--enforce-eager"]
+    assert study.space.override["max_num_seqs"] == ParameterOverride(low=32, high=256)
+    assert (study.workload.input_tokens, study.workload.output_tokens, study.workload.concurrency) == (100, 10, 16)
+
+
+def test_a_sweeps_results_are_read_from_its_folder(tmp_path: Path) -> None:
+    """All combinations; the fastest is named."""
+    for seqs in (8, 64):
+        place = tmp_path / "results" / f"SERVE--max_num_seqs={seqs}"
+        place.mkdir(parents=True)
+        run: dict[str, Any] = {"duration": 1.0, "completed": 10, "num_prompts": 10, "max_concurrency": 4} | TOTALS
+        run |= {"max_num_seqs": seqs, "output_throughput": float(seqs), "model_id": "meta/L"}
+        (place / "summary.json").write_text(json.dumps([run]))
+    found = gather([tmp_path / "results"], {})
+    assert found.sweep.overrides["max_num_seqs"] == ParameterOverride(low=8, high=64)
+    assert found.model == "meta/L"
+    assert any("fastest: 64" in str(remark) for remark in found.remarks)
+    study = read_brief(written(tmp_path, Wish(engine="vllm", model="meta/L"), found)).study
+    assert study.workload.concurrency == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("notes.txt", "hello world\n", "starts no server that is known"),
+        ("x.json", '{"a": 1', "is no JSON object"),
+        ("x.json", '{"a": 1}', "holds no result of a load generator"),
+        ("x.sh", "vllm serve a\nvllm serve b\n", "servers are started in lines 1, 2"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_one_error(tmp_path: Path, name: str, content: str, message: str) -> None:
+    """It names the file and what to do."""
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=message) as raised:
+        gather([tmp_path / name], {})
+    assert name in str(raised.value)
+
+
+def test_files_that_are_not_there_or_no_text_are_refused(tmp_path: Path) -> None:
+    """A folder without results too."""
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "empty").mkdir()
+    for name, message in (("nope", "cannot be read"), ("binary", "is not text"), ("empty", "no summary.json")):
+        with pytest.raises(InputError, match=message):
+            gather([tmp_path / name], {})
+
+
+def test_answers_alone_make_a_study(tmp_path: Path) -> None:
+    """The engine's plain command line with the model and the GPUs."""
+    wish = Wish(engine="sglang", model="/models/m", tensor_parallel=4, workload={"concurrency": 8})
+    seen = Seen(engines={"sglang": ("sglang", "serve")})
+    study = read_brief(written(tmp_path, wish, Gathered(), seen)).study
+    assert study.engine.command == ["sglang", "serve", "--model-path", "/models/m", "--tp-size", "4"]
+    assert study.model.path == "/models/m"
+
+
+def test_vllm_has_no_route_of_its_own(tmp_path: Path) -> None:
+    """Its study asks by the OpenAI route; a rate makes an open loop."""
+    wish = Wish(engine="vllm", model="meta/L", workload={"request_rate": 4.0})
+    study = read_brief(written(tmp_path, wish, Gathered())).study
+    assert (study.workload.route, study.workload.arrival) == ("completions", "open")
+
+
+def test_only_what_nothing_tells_is_asked() -> None:
+    """Engine, model and load; what the machine shows is offered."""
+    bare = questions(Wish(), Gathered(), Seen())
+    assert [q.option for q in bare if q.needed] == ["--engine", "--model", "--concurrency"]
+    seen = Seen(engines={"vllm": ("vllm", "serve")}, models=("/models/m",), gpus=4)
+    offered = {q.option: q.default for q in questions(Wish(), Gathered(), seen)}
+    assert (offered["--engine"], offered["--model"], offered["--tensor-parallel"]) == ("vllm", "/models/m", 4)
+
+
+def test_an_unknown_engine_is_refused() -> None:
+    """With the known ones."""
+    with pytest.raises(InputError, match="--engine: 'tgi' is not known here; use one of sglang, vllm"):
+        make(Wish(engine="tgi", model="m", workload={"concurrency": 1}), Gathered(), Seen())
+
+
+def test_a_study_that_would_not_be_valid_is_not_written() -> None:
+    """The rules of study files hold for drafts too."""
+    with pytest.raises(InputError, match=r"workload\.input_tokens"):
+        make(Wish(engine="vllm", model="m", workload={"input_tokens": -1, "concurrency": 1}), Gathered(), Seen())
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    """A file that exists stays as it is."""
+    path = tmp_path / "study.toml"
+    path.write_text("mine")
+    with pytest.raises(InputError, match="exists already and is not overwritten"):
+        write_new(path, "other")
+    assert path.read_text() == "mine"
+
+
+def test_the_machine_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Engines by their packages, models by their config.json, GPUs by their driver."""
+    asked: list[list[str]] = []
+
+    def find(spec: EngineSpec, env: object) -> Installed:
+        asked.append(spec.command)
+        return Installed(package=spec.kind, location="/somewhere" if "-m" not in spec.command else "")
+
+    for program in ("vllm", "sglang"):
+        (tmp_path / program).write_text("#!/bin/sh\n")
+        (tmp_path / program).chmod(0o755)
+    model = tmp_path / "hub" / "models--meta--L" / "snapshots" / "abc"
+    model.mkdir(parents=True)
+    (model / "config.json").write_text("{}")
+    (tmp_path / "gpu.json").write_text('{"0": 0, "1": 0}')
+    monkeypatch.setattr(drafting, "find_engine", find)
+    monkeypatch.chdir(tmp_path)
+    seen = survey({"PATH": str(tmp_path), "HF_HOME": str(tmp_path)}, FileGpu(tmp_path / "gpu.json"))
+    assert seen.engines == {"sglang": ("sglang", "serve"), "vllm": ("vllm", "serve")}
+    assert str(model) in seen.models
+    assert seen.gpus == 2
+    assert all(Path(command[0]).is_absolute() for command in asked)
+
+
+@settings(deadline=None, max_examples=60)
+@given(words=st.lists(st.sampled_from(HOSTILE) | text, min_size=1, max_size=6))
+def test_every_string_survives_the_file(words: list[str]) -> None:
+    """Arguments, settings and remarks with quotes, line breaks and control characters."""
+    launch = Launch(kind="sglang", command=("server", *words), env={"A": words[0]}, model_path=words[-1])
+    remarks = tuple(Remark(where="x", text=word) for word in words)
+    made: Draft = draft(
+        Wish(workload={"concurrency": 1}),
+        Gathered(launch=launch, remarks=remarks, origins=(words[0],)),
+        Seen(),
+        drafting.space_of("sglang"),
+    )
+    content = render_study(made)
+    assert tomllib.loads(content)["engine"]["command"] == ["server", *words]
+    study = parse_study(content, known_names())
+    assert study.engine.env == {"A": words[0]}
+    assert study.model.path == words[-1]
