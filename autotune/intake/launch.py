@@ -56,7 +56,7 @@ class Launch(Value, frozen=True, kw_only=True):
 
 def kind_of(argv: Sequence[str]) -> str:
     """The engine that a command line starts, empty for another program."""
-    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+    for word, following in zip(argv, [*argv[1:], ""], strict=False):
         name = PurePath(word).name
         if word == "-m" and following in MODULES:
             return MODULES[following]

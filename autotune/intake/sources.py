@@ -109,7 +109,7 @@ def _load(call: Call, where: str) -> Load | None:
 
 
 def _bench_kind(argv: Sequence[str]) -> str:
-    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+    for word, following in zip(argv, [*argv[1:], ""], strict=False):
         if word == "-m" and following in _BENCH_MODULES:
             return _BENCH_MODULES[following]
         if PurePath(word).name in _BENCH_FILES:
