@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from datetime import datetime
 
 from autotune.values import Infeasible, Measured, Refused, TrialResult, Value
 
@@ -23,7 +25,8 @@ class Standing(Value, frozen=True, kw_only=True):
     """How a night stands. ``trial_s`` is the expected time of one more trial, ``start_s`` that of a start with one
     load; None before there is a measured one.
 
-    ``settled`` leaves out further starts of the baseline, ``starts`` and ``spent_s`` count them.
+    ``settled`` leaves out further starts of the baseline, ``starts`` and ``spent_s`` count them; ``spent_s`` counts the
+    time of trials side by side once. Trials that run now are in ``settled`` and ``starts``, being on their way.
     """
 
     settled: int
@@ -33,25 +36,48 @@ class Standing(Value, frozen=True, kw_only=True):
     starts: int = 0
 
     @classmethod
-    def of(cls, results: Sequence[TrialResult]) -> Standing:
-        """Time spent and time to expect, learned from the trials themselves."""
+    def of(cls, results: Sequence[TrialResult], running: Sequence[bool] = ()) -> Standing:
+        """Time spent and time to expect, learned from the trials themselves.
+
+        ``running`` says of each trial that runs now whether it counts against the number of trials.
+        """
         measured = [r.timings for r in results if isinstance(r.outcome, Measured)]
         # The first start of a night compiles and reads cold files: later ones are the better guide.
         recent = measured[1:][-RECENT:] or measured
         return cls(
-            settled=sum(map(is_trial, results)),
-            spent_s=sum(r.timings.total_s for r in results),
+            settled=sum(map(is_trial, results)) + sum(running),
+            spent_s=busy_s(results),
             trial_s=sum(t.total_s for t in recent) / len(recent) if recent else None,
             start_s=sum(t.total_s - t.live_s for t in recent) / len(recent) if recent else None,
-            starts=len(results),
+            starts=len(results) + len(running),
         )
 
 
-def eta_s(standing: Standing, trials: int, starts_after: int = 0) -> float | None:
-    """Seconds until ``trials`` are settled and ``starts_after`` further starts are done; None: cannot tell yet."""
+def busy_s(results: Sequence[TrialResult]) -> float:
+    """Seconds in which at least one of these trials ran; those without a time of day are added as they are."""
+    timed = sorted((at_s, at_s + r.timings.total_s) for r in results if (at_s := _began_s(r)) is not None)
+    total, end_s = sum(r.timings.total_s for r in results if _began_s(r) is None), -math.inf
+    for begin_s, finish_s in timed:
+        total += max(0.0, finish_s - max(begin_s, end_s))
+        end_s = max(end_s, finish_s)
+    return total
+
+
+def _began_s(result: TrialResult) -> float | None:
+    try:
+        return datetime.fromisoformat(result.started_at).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def eta_s(standing: Standing, trials: int, starts_after: int = 0, at_once: int = 1) -> float | None:
+    """Seconds until ``trials`` are settled and ``starts_after`` further starts are done, ``at_once`` side by side.
+
+    None: cannot tell yet.
+    """
     if standing.trial_s is None:
         return None
-    return max(0, trials - standing.settled + starts_after) * standing.trial_s
+    return max(0, trials - standing.settled + starts_after) * standing.trial_s / at_once
 
 
 def why_stop(standing: Standing, trials: int, budget_s: float, reserve_s: float = 0.0) -> str | None:

@@ -7,6 +7,7 @@ an interruption the same starts that are missing are made.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import msgspec
 
@@ -16,14 +17,16 @@ from autotune.confirmation import Arm, Confirmation, ConfirmationPlan, latest_fo
 from autotune.drifting import steadied
 from autotune.errors import InputError
 from autotune.events import Note, TrialSettled, TrialStarted
+from autotune.fleet.crew import Crew
+from autotune.fleet.muster import crew_of
 from autotune.night import Night
 from autotune.rig import Rig, now_text
 from autotune.standing import baseline_of, keeping, settled
 from autotune.study.folder import StudyFolder, fresh_name
 from autotune.study.record import Begun, Records, read_record, write_record
 from autotune.study.rules import parse_duration
-from autotune.trial import Ticket, run_trial
-from autotune.values import Config, Interrupted, TrialResult, Value
+from autotune.trial import Ticket
+from autotune.values import Config, Interrupted, Refused, Timings, TrialResult, Value
 from autotune.verdict.noise import group_trials
 from autotune.verdict.recommend import finalists as rank_finalists
 from autotune.verdict.schedule import Schedule, Slot, plan_schedule
@@ -55,12 +58,23 @@ def confirm(night: Night, ask: Ask) -> Confirmation | None:
     folder, plan = begun
     rig = msgspec.structs.replace(night.rig, records=Records(folder), prompts=PROMPTS)
     rig.records.settle_interrupted("the tuner was ended before this start was settled", now_text())
-    while (slot := _next_slot(plan, rig.records)) is not None:
-        if night.rig.waiting.cancel.reason():
-            return None
-        if isinstance(_run_slot(rig, plan, slot).outcome, Interrupted):
-            return None
-    return _conclude(night, folder, plan)
+    with crew_of(rig, alone=night.brief.study.resources.confirm_alone) as crew:
+        whole = _run_slots(rig, plan, crew)
+    return _conclude(night, folder, plan) if whole else None
+
+
+def _run_slots(rig: Rig, plan: ConfirmationPlan, crew: Crew) -> bool:
+    """Make the starts that are missing; whether all are made."""
+    cut = False
+    while True:
+        while not cut and crew.room and not rig.waiting.cancel.reason():
+            slot = _next_slot(plan, rig.records, crew.running)
+            if slot is None:
+                break
+            _begin_slot(rig, plan, slot, crew)
+        if not crew.running:
+            return _next_slot(plan, rig.records) is None
+        cut |= isinstance(_settle(rig, crew).outcome, Interrupted)
 
 
 def _begin(night: Night, ask: Ask) -> tuple[StudyFolder, ConfirmationPlan] | None:
@@ -68,6 +82,7 @@ def _begin(night: Night, ask: Ask) -> tuple[StudyFolder, ConfirmationPlan] | Non
     latest = latest_folder(night.folder)
     plan = read_record(latest.root / "plan.json", ConfirmationPlan) if latest else None
     if latest and plan and not ask.anew and not _stale(night, plan, ask.finalists):
+        _say_if_finished(night, ask, latest, plan)
         return latest, plan
     arms = _arms(night, ask.finalists)
     if len(arms) < FEWEST_ARMS:
@@ -100,6 +115,17 @@ def _schedule(night: Night, ask: Ask, arms: int) -> Schedule | None:
     return plan_schedule(finalists=arms - 1, blocks=blocks, seed=seed, more_baseline=more_baseline)
 
 
+def _say_if_finished(night: Night, ask: Ask, latest: StudyFolder, plan: ConfirmationPlan) -> None:
+    """Another number of starts is not made up by a confirmation that is over: looking again would cost its level."""
+    blocks = plan.schedule.blocks
+    if ask.left_s is None and ask.blocks != blocks and _next_slot(plan, Records(latest)) is None:
+        text = (
+            f"confirmation: {latest.root.name} is finished with {blocks} starts a side, and its verdict stands; "
+            f"{ask.blocks} a side are made by `autotune confirm {night.brief.path.name} --anew --starts {ask.blocks}`"
+        )
+        night.rig.say(Note(text=text, level="warning"))
+
+
 def _stale(night: Night, plan: ConfirmationPlan, finalists: int) -> bool:
     """A finished confirmation of other finalists says nothing of the present ones."""
     latest = latest_folder(night.folder)
@@ -118,21 +144,33 @@ def _arms(night: Night, finalists: int) -> tuple[Arm, ...]:
     return (Arm(trial=base.number, config=base.config), *chosen)
 
 
-def _next_slot(plan: ConfirmationPlan, records: Records) -> Slot | None:
-    return walk(plan, records.results())[1]
+def _next_slot(plan: ConfirmationPlan, records: Records, running: Sequence[Ticket] = ()) -> Slot | None:
+    """The first start that has no result and is not under way."""
+    return walk(plan, [*records.results(), *map(_under_way, running)])[1]
 
 
-def _run_slot(rig: Rig, plan: ConfirmationPlan, slot: Slot) -> TrialResult:
+def _under_way(ticket: Ticket) -> TrialResult:
+    """Stands for a start that will have some result."""
+    outcome, took = Refused(findings=()), Timings()
+    return TrialResult(
+        number=ticket.number, config=ticket.config, outcome=outcome, timings=took, started_at="", finished_at=""
+    )
+
+
+def _begin_slot(rig: Rig, plan: ConfirmationPlan, slot: Slot, crew: Crew) -> None:
     arm = plan.arms[slot.arm]
     number = rig.records.next_number()
     begun = Begun(number=number, config=arm.config, started_at=now_text(), repeat_of=arm.trial)
     rig.records.begin_trial(begun)
-    rig.say(TrialStarted(number=number, role="confirm", config=arm.config))
-    ticket = Ticket(number=number, config=arm.config, role="confirm", repeat_of=arm.trial)
-    result = rig.records.settle(run_trial(rig, ticket))
+    rig.say(TrialStarted(number=number, role="confirm", config=arm.config, where=crew.place))
+    crew.start(Ticket(number=number, config=arm.config, role="confirm", repeat_of=arm.trial))
+
+
+def _settle(rig: Rig, crew: Crew) -> TrialResult:
+    result = rig.records.settle(crew.wait())
     rig.say(
         TrialSettled(
-            number=number, role="confirm", config=result.config, outcome=result.outcome, timings=result.timings
+            number=result.number, role="confirm", config=result.config, outcome=result.outcome, timings=result.timings
         )
     )
     return result

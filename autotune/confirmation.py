@@ -76,14 +76,18 @@ def read_confirmation(folder: StudyFolder) -> Confirmation | None:
 
 
 def walk(plan: ConfirmationPlan, results: Sequence[TrialResult]) -> tuple[list[tuple[Slot, TrialResult]], Slot | None]:
-    """Slots with their results, in order, and the first slot that has none. Arms that failed once are skipped."""
-    counted = iter([r for r in sorted(results, key=lambda r: r.number) if not isinstance(r.outcome, Interrupted)])
+    """Slots with their results, in order, and the first slot that has none. Arms that failed once are skipped.
+
+    Each arm's results fill its slots in the order of their numbers, whatever other arms did meanwhile.
+    """
+    counted = [r for r in sorted(results, key=lambda r: r.number) if not isinstance(r.outcome, Interrupted)]
+    waiting = [iter([r for r in counted if r.config == arm.config]) for arm in plan.arms]
     done: list[tuple[Slot, TrialResult]] = []
     failed: set[int] = set()
     for slot in plan.schedule.slots:
         if slot.arm in failed:
             continue
-        result = next(counted, None)
+        result = next(waiting[slot.arm], None)
         if result is None:
             return done, slot
         done.append((slot, result))

@@ -63,6 +63,7 @@ def look(brief: Brief) -> tuple[Check, ...]:
         *_model(brief),
         *_flags(brief),
         *_secrets(brief),
+        *_counters(brief),
         *_gpus(brief),
         _disk(brief),
         *_limits(brief),
@@ -114,6 +115,18 @@ def _secrets(brief: Brief) -> list[Check]:
         )
         for name in names
     ]
+
+
+def _counters(brief: Brief) -> list[Check]:
+    """On the OpenAI routes only a server's metrics check its word on its tokens; SGLang's are off by default."""
+    engine, route = brief.study.engine, brief.study.workload.route
+    if engine.kind != "sglang" or route == "generate" or "--enable-metrics" in engine.command:
+        return []
+    text = (
+        f"workload.route {route} without --enable-metrics: nothing checks the server's count of its tokens; "
+        "add --enable-metrics to engine.command"
+    )
+    return [Check(name="token counters", ok=False, text=text)]
 
 
 def _gpus(brief: Brief) -> list[Check]:

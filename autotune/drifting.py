@@ -63,11 +63,16 @@ def steadied(results: Sequence[TrialResult]) -> Steadied:
 
 
 def baseline_starts(results: Sequence[TrialResult]) -> tuple[BaselineStart, ...]:
-    """All measured starts of the server's defaults whose time is on record, by time."""
+    """All measured starts of the server's defaults whose time is on record, by time.
+
+    Where trials ran side by side, those that did: a start alone tells of another load on the machine.
+    """
+    side_by_side = any(r.beside for r in results)
     found = [
         BaselineStart(trial=r.number, at_s=at_s, value=r.outcome.score.value)
         for r in results
         if not r.config.params and isinstance(r.outcome, Measured) and not r.outcome.stopped_early
+        if bool(r.beside) == side_by_side
         if (at_s := _time_s(r)) is not None and r.outcome.score.value > 0
     ]
     return tuple(sorted(found, key=lambda s: s.at_s))

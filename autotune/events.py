@@ -29,12 +29,15 @@ class Note(Value, frozen=True, kw_only=True, tag="note"):
 
 
 class TrialStarted(Value, frozen=True, kw_only=True, tag="trial_started"):
-    """``role`` is baseline, search, repeat or confirm; ``eta_s`` the expected time to the end of the night."""
+    """``role`` is baseline, search, repeat or confirm; ``eta_s`` the expected time to the end of the night; ``where``
+    the slot or host that runs it, if there are several.
+    """
 
     number: int
     role: str
     config: Config
     eta_s: float | None = None
+    where: str = ""
 
 
 class PhaseEntered(Value, frozen=True, kw_only=True, tag="phase"):

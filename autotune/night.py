@@ -16,6 +16,7 @@ from autotune.brief import Brief, expected_kv, read_brief
 from autotune.engines.argv import value_of
 from autotune.errors import InputError
 from autotune.events import Event, Listener, LoadProgress, Note
+from autotune.fleet.crew import in_slot, slots_of
 from autotune.livelimits import LiveSwitch
 from autotune.load.dataset.stored import store
 from autotune.load.gates import GateLimits
@@ -26,8 +27,9 @@ from autotune.search.searcher import Searcher
 from autotune.search.suggest import Strategy
 from autotune.server.cancel import Waiting
 from autotune.server.clock import BeatingClock
-from autotune.server.gpu import FileGpu, GpuProbe, find_gpu, used_by_device
+from autotune.server.gpu import FileGpu, GpuProbe, used_by_device
 from autotune.server.host import raise_descriptor_limit
+from autotune.server.nvml import find_gpu
 from autotune.server.process import ServerIdentity
 from autotune.server.proctable import boot_id
 from autotune.server.stop import StopLimits, reap_orphans
@@ -205,7 +207,8 @@ def clean_up(brief: Brief, manifest: Manifest, say: Listener, waiting: Waiting) 
 
 def _rig(brief: Brief, manifest: Manifest, say: Listener, waiting: Waiting) -> Rig:
     gpu = gpu_of(brief.study)
-    return Rig(
+    slots = slots_of(brief.study, gpu)
+    rig = Rig(
         study=brief.study,
         study_id=study_id(brief.folder, manifest),
         engine=brief.engine,
@@ -218,8 +221,13 @@ def _rig(brief: Brief, manifest: Manifest, say: Listener, waiting: Waiting) -> R
         waiting=waiting,
         say=say,
         gates=gates_of(brief.study),
+<<<<<<< HEAD
         dataset=dataset_folder(brief),
+=======
+        slots=slots,
+>>>>>>> f3bcd9a (Slots: trials side by side on one host, what neighbours cost, several trials in the live views; a finished confirmation and unchecked tokens are said)
     )
+    return in_slot(rig, slots[0], gpu)
 
 
 def dataset_folder(brief: Brief) -> str:

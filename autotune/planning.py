@@ -7,7 +7,7 @@ import msgspec
 from autotune.brief import Brief, expected_kv
 from autotune.budget import Standing, repeats_ahead
 from autotune.engines.base import Where
-from autotune.server.gpu import find_gpu
+from autotune.server.nvml import find_gpu
 from autotune.space.plan import NightInputs, NightPlan, build_plan
 from autotune.study.file import Budget, Workload
 from autotune.study.record import Records

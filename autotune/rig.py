@@ -13,6 +13,7 @@ import msgspec
 
 from autotune.engines.base import Engine, Fetch, Request, Where
 from autotune.events import Listener
+from autotune.fleet.slots import Slot
 from autotune.load.gates import GateLimits
 from autotune.server.cancel import POLL_S, Waiting
 from autotune.server.gpu import GpuProbe
@@ -36,7 +37,12 @@ class Rig(msgspec.Struct, frozen=True, kw_only=True):
     ``gpu_baseline`` maps devices to the bytes used before the night's first server. ``prompts`` tells the loads of
     the search (0) and of the confirmation (1) apart, so that no prompt is ever sent twice. ``gates`` are the limits
     beyond which a load is no measurement. ``fixed`` is what every start runs, whatever its configuration.
+<<<<<<< HEAD
     beyond which a load is no measurement. ``dataset`` is the folder of the stored dataset, empty where there is none.
+=======
+    ``slots`` are the parts of the host that one trial each may get, ``slot`` the one that this rig has; ``beside`` says
+    that trials run in the others at the same time.
+>>>>>>> f3bcd9a (Slots: trials side by side on one host, what neighbours cost, several trials in the live views; a finished confirmation and unchecked tokens are said)
     """
 
     study: Study
@@ -53,12 +59,18 @@ class Rig(msgspec.Struct, frozen=True, kw_only=True):
     prompts: int = 0
     gates: GateLimits = GateLimits()
     fixed: LaunchPlan | None = None
+<<<<<<< HEAD
     dataset: str = ""
+=======
+    slots: tuple[Slot, ...] = (Slot(number=0),)
+    slot: Slot = Slot(number=0)
+    beside: bool = False
+>>>>>>> f3bcd9a (Slots: trials side by side on one host, what neighbours cost, several trials in the live views; a finished confirmation and unchecked tokens are said)
 
     @property
     def cores(self) -> int:
-        """Processors of this machine."""
-        return os.cpu_count() or 1
+        """Processors that this rig has: those of its slot, else of the machine."""
+        return len(self.slot.cpus) or os.cpu_count() or 1
 
     def flags(self, config: Config) -> list[tuple[str, ParamValue]]:
         """The command-line flags of a configuration, in the order of the space."""
@@ -71,7 +83,8 @@ class Rig(msgspec.Struct, frozen=True, kw_only=True):
             return self.fixed
         spec = self.study.engine
         where = Where(host=spec.host, port=port or fresh_port(spec.host))
-        return self.engine.launch_plan(spec, self.study.model, self.flags(config), where)
+        plan = self.engine.launch_plan(spec, self.study.model, self.flags(config), where)
+        return msgspec.structs.replace(plan, env=plan.env | self.slot.env())
 
 
 class EngineProbe:

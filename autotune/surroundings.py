@@ -20,7 +20,7 @@ class Onlooker:
     def __init__(self, rig: Rig, server: RunningServer) -> None:
         self._rig = rig
         self._server = server
-        self._host = HostMeter(self._server_cpu_s)
+        self._host = HostMeter(self._server_cpu_s, rig.slot.cpus)
         self._before = self._counters()
         self._looked_s = rig.waiting.clock.now()
         self._looks = self._held = 0
@@ -44,10 +44,15 @@ class Onlooker:
         return Surroundings(
             before=self._before,
             after=self._counters(),
-            host_busy=min(1.0, load.other_cores / self._rig.cores),
+            host_busy=None if self._mingled else min(1.0, load.other_cores / self._rig.cores),
             throttled=self._held / self._looks if self._looks else None,
             gpu_others=tuple(sorted(self._others)),
         )
+
+    @property
+    def _mingled(self) -> bool:
+        """Servers side by side without processors of their own cannot be told from strangers."""
+        return self._rig.beside and not self._rig.slot.cpus
 
     def _counters(self) -> Counters:
         with control_client(self._server.plan) as client:

@@ -10,6 +10,8 @@ from autotune.drifting import DriftRecord, record_of, steadied
 from autotune.errors import NightStopped
 from autotune.events import NightEnded, NightStarted, Note, TrialSettled, TrialStarted
 from autotune.exporting import export_best
+from autotune.fleet.crew import Alone, Crew
+from autotune.fleet.muster import baseline_scores, crew_of, judge_interference
 from autotune.guiding import guide_of
 from autotune.night import Night
 from autotune.rig import now_text
@@ -17,7 +19,7 @@ from autotune.search.region import Region
 from autotune.standing import baseline_of, best_of, fresh, score_of, settled
 from autotune.study.record import Begun, read_record, write_record
 from autotune.study.rules import parse_duration
-from autotune.trial import SLEPT, Ticket, run_trial
+from autotune.trial import SLEPT, Ticket
 from autotune.values import Config, Infeasible, Interrupted, Measured, Refused, TrialResult
 
 BASELINE = Config(params={})
@@ -76,32 +78,53 @@ def _search(night: Night, baseline: TrialResult) -> str:
     """Ask, run, record, tell; returns why it ended."""
     region = night.region()
     assert region is not None
+    with crew_of(night.rig) as crew:
+        _compare_with_neighbours(night, crew, baseline)
+        while True:
+            reason = _fill(night, crew, baseline, region)
+            if not crew.running:
+                return reason
+            results = settled(night.records.results())
+            _look_at(night, _settle(night, crew), results)
+
+
+def _fill(night: Night, crew: Crew, baseline: TrialResult, region: Region) -> str:
+    """Begin trials until all slots have one; why no further one is begun, empty where that is all."""
     budget = night.brief.study.budget
     budget_s = parse_duration(budget.wall_clock)
-    while True:
+    while crew.room:
         results = settled(night.records.results())
-        standing = Standing.of(results)
+        standing = Standing.of(results, [_counts(ticket) for ticket in crew.running])
         if reason := _cancelled(night) or why_stop(standing, budget.trials, budget_s, reserve_s(night)):
             return reason
         if reason := stuck(fresh(results), budget.infeasible_in_a_row):
             raise NightStopped(reason)
-        ticket = _next(night, baseline, region)
+        ticket = _next(night, crew, baseline, region)
         if ticket is None:
             return "every configuration inside the bounds is settled"
-        result = _run(night, ticket)
-        _check_interruptions(night)
-        if ticket.config == BASELINE:
-            _look_for_drift(night)
-        elif ticket.repeat_of is None:
-            _say_if_equal(night, result, results)
+        _begin(night, crew, ticket)
+    return ""
 
 
-def _next(night: Night, baseline: TrialResult, region: Region) -> Ticket | None:
+def _counts(ticket: Ticket) -> bool:
+    """Whether a trial counts against the number of trials, see ``budget.is_trial``."""
+    return ticket.repeat_of is None or bool(ticket.config.params)
+
+
+def _look_at(night: Night, result: TrialResult, earlier: list[TrialResult]) -> None:
+    _check_interruptions(night)
+    if result.config == BASELINE:
+        _look_for_drift(night)
+    elif result.repeat_of is None:
+        _say_if_equal(night, result, earlier)
+
+
+def _next(night: Night, crew: Crew, baseline: TrialResult, region: Region) -> Ticket | None:
     """The baseline where it is due, else what the search wants; None when that has nothing left."""
     results = settled(night.records.results())
-    if baseline_due(results, night.brief.study.budget.baseline_every):
-        number = night.searcher.next_number
-        return Ticket(number=number, config=BASELINE, role="repeat", repeat_of=baseline.number)
+    due = baseline_due(results, night.brief.study.budget.baseline_every)
+    if due and all(ticket.config != BASELINE for ticket in crew.running):
+        return _again(night, baseline)
     wanted = night.searcher.ask(region)
     if wanted is None:
         return None
@@ -128,21 +151,58 @@ def _confirm(night: Night) -> None:
 
 
 def _run(night: Night, ticket: Ticket) -> TrialResult:
-    """One trial, written down before anything can fail and settled on disk before Optuna is told."""
+    """One trial alone, from its record to its result."""
+    crew = Alone(night.rig)
+    _begin(night, crew, ticket)
+    return _settle(night, crew)
+
+
+def _compare_with_neighbours(night: Night, crew: Crew, baseline: TrialResult) -> None:
+    """What slots side by side cost each other, by the baseline: alone, and in all of them at once."""
+    if crew.size == 1:
+        return
+    wanted, results = night.brief.study.resources.alone_starts, night.records.results()
+    for _ in range(wanted - len(baseline_scores(results, beside=False))):
+        if not _cancelled(night):
+            _run(night, _again(night, baseline))
+    for _ in range(wanted - len(baseline_scores(results, beside=True)) // crew.size):
+        while crew.room and not _cancelled(night):
+            _begin(night, crew, _again(night, baseline))
+        while crew.running:
+            _settle(night, crew)
+    judge_interference(night, crew.size)
+
+
+def _again(night: Night, baseline: TrialResult) -> Ticket:
+    """One more start of the baseline."""
+    return Ticket(number=night.searcher.next_number, config=BASELINE, role="repeat", repeat_of=baseline.number)
+
+
+def _begin(night: Night, crew: Crew, ticket: Ticket) -> None:
+    """Write a trial down before anything can fail, show it, and start it."""
     night.records.begin_trial(
         Begun(number=ticket.number, config=ticket.config, started_at=now_text(), repeat_of=ticket.repeat_of)
     )
     night.searcher.begin(ticket.number, ticket.config, night.region())
     budget = night.brief.study.budget
     standing = Standing.of(settled(night.records.results()))
-    eta = eta_s(standing, budget.trials, repeats_ahead(standing, budget.trials, budget.baseline_every))
-    night.rig.say(TrialStarted(number=ticket.number, role=ticket.role, config=ticket.config, eta_s=eta))
+    ahead = repeats_ahead(standing, budget.trials, budget.baseline_every)
+    eta = eta_s(standing, budget.trials, ahead, at_once=crew.size)
+    night.rig.say(
+        TrialStarted(number=ticket.number, role=ticket.role, config=ticket.config, eta_s=eta, where=crew.place)
+    )
+    crew.start(ticket, guide_of(night, ticket))
+
+
+def _settle(night: Night, crew: Crew) -> TrialResult:
+    """Wait for the next trial to end, settle it on disk, and then tell Optuna."""
+    roles = {ticket.number: ticket.role for ticket in crew.running}
     before = best_of(night.records.results(), night.brief.study.objective)
-    result = night.records.settle(run_trial(night.rig, ticket, guide_of(night, ticket)))
+    result = night.records.settle(crew.wait())
     night.searcher.tell(result, night.region())
     if night.searcher.trouble:
         night.rig.say(Note(text=f"storage: {night.searcher.trouble}; the records are kept", level="warning"))
-    _announce(night, result, ticket.role)
+    _announce(night, result, roles[result.number])
     after = best_of(night.records.results(), night.brief.study.objective)
     if after is not None and (before is None or after.number != before.number):
         export_best(night.brief)

@@ -215,7 +215,10 @@ class Timings(Value, frozen=True, kw_only=True):
 
 
 class TrialResult(Value, frozen=True, kw_only=True):
-    """The settled record of one trial, written atomically as ``result.json``."""
+    """The settled record of one trial, written atomically as ``result.json``.
+
+    ``beside`` is the number of other trials that could run at its side on the same host.
+    """
 
     number: int
     config: Config
@@ -224,3 +227,4 @@ class TrialResult(Value, frozen=True, kw_only=True):
     started_at: str
     finished_at: str
     repeat_of: int | None = None
+    beside: int = 0

@@ -10,7 +10,7 @@ import msgspec
 
 from autotune.brief import Brief
 from autotune.errors import InputError
-from autotune.events import Event, NightEnded, Note, PhaseEntered, TrialSettled, TrialStarted
+from autotune.events import Event, NightEnded, NightStarted, Note, PhaseEntered, TrialSettled, TrialStarted
 from autotune.overview import Overview, overview
 from autotune.values import Config, Value
 
@@ -18,16 +18,23 @@ KEPT_NOTES = 4
 TAIL_BYTES = 1 << 20
 
 
-class Watched(Value, frozen=True, kw_only=True):
-    """``trial``, ``role``, ``config``, ``phase`` and ``phase_s`` are of the trial that runs, None where none does."""
+class Current(Value, frozen=True, kw_only=True):
+    """A trial that runs: since when, in which phase, and ``where`` if there are several places."""
 
-    seen: Overview
-    trial: int | None = None
-    role: str = ""
-    config: Config | None = None
+    trial: int
+    role: str
+    config: Config
+    where: str = ""
     phase: str = ""
     trial_s: float = 0.0
     phase_s: float = 0.0
+
+
+class Watched(Value, frozen=True, kw_only=True):
+    """``now`` has the trials that run, by number."""
+
+    seen: Overview
+    now: tuple[Current, ...] = ()
     notes: tuple[str, ...] = ()
     ended: str = ""
 
@@ -68,34 +75,40 @@ def _parsed(line: bytes) -> Logged | None:
 
 def assemble(seen: Overview, events: Iterable[Logged], now: datetime) -> Watched:
     """What runs now, and the last notes. A night without a live tuner runs nothing."""
-    started: tuple[datetime, TrialStarted] | None = None
-    phase: tuple[datetime, str] | None = None
+    started: dict[int, tuple[datetime, TrialStarted]] = {}
+    phases: dict[int, tuple[datetime, str]] = {}
     notes: list[str] = []
     ended = ""
     for logged in events:
         match logged.event:
-            case TrialStarted():
-                started, phase, ended = (logged.at, logged.event), None, ""
-            case PhaseEntered(phase=name):
-                phase = (logged.at, name)
+            case NightStarted():
+                started, ended = {}, ""
+            case TrialStarted(number=number):
+                started[number] = (logged.at, logged.event)
+                phases.pop(number, None)
+                ended = ""
+            case PhaseEntered(number=number, phase=name):
+                phases[number] = (logged.at, name)
             case Note(text=text):
                 notes.append(text)
             case NightEnded(reason=why):
-                started, ended = None, why
-            case TrialSettled():
-                started = None
+                started, ended = {}, why
+            case TrialSettled(number=number):
+                started.pop(number, None)
             case _:
                 pass
-    last = tuple(notes[-KEPT_NOTES:])
-    if started is None or seen.running is None:
-        return Watched(seen=seen, notes=last, ended=ended)
-    return Watched(
-        seen=seen,
-        trial=started[1].number,
-        role=started[1].role,
-        config=started[1].config,
+    running = started if seen.running is not None else {}
+    current = tuple(_current(*running[number], phases.get(number), now) for number in sorted(running))
+    return Watched(seen=seen, now=current, notes=tuple(notes[-KEPT_NOTES:]), ended=ended)
+
+
+def _current(at: datetime, event: TrialStarted, phase: tuple[datetime, str] | None, now: datetime) -> Current:
+    return Current(
+        trial=event.number,
+        role=event.role,
+        config=event.config,
+        where=event.where,
         phase=phase[1] if phase else "",
-        trial_s=max(0.0, (now - started[0]).total_seconds()),
+        trial_s=max(0.0, (now - at).total_seconds()),
         phase_s=max(0.0, (now - phase[0]).total_seconds()) if phase else 0.0,
-        notes=last,
     )

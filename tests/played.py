@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from autotune import confirm, tune
 from autotune.brief import read_brief
 from autotune.events import Event, Note
+from autotune.fleet import crew
 from autotune.guidance import NO_GUIDE, Guide
 from autotune.night import Night, open_night
 from autotune.rig import Rig
@@ -49,8 +49,7 @@ class Stage:
         self.heard: list[Event] = []
         self.cancel = CancelFlag()
         self._began = datetime(2026, 1, 1, tzinfo=UTC)
-        monkeypatch.setattr(tune, "run_trial", self.run_trial)
-        monkeypatch.setattr(confirm, "run_trial", self.run_trial)
+        monkeypatch.setattr(crew, "run_trial", self.run_trial)
 
     @property
     def notes(self) -> list[str]:

@@ -35,7 +35,7 @@ LAYERS = (
     }
     | {"confirm", "overview", "doctor", "repairing"}
     | {"benching", "reporting", "watching", "notify", "aftermath"}
-    | {"promising", "verifying", "drafting"},
+    | {"promising", "verifying", "drafting", "fleet"},
     {"cli", "__main__"},
 )
 ONLY_IMPORTERS = {"typer": {"cli"}, "optuna": {"search"}, "pandas": {"report"}, "matplotlib": {"report"}}

@@ -95,9 +95,9 @@ def test_killed_and_resumed_it_makes_the_same_starts(
 ) -> None:
     """The slot that was cut is made again under a new number, all others once, in the planned order."""
     whole, cut = (Stage(searched(made(tmp_path / name)), monkeypatch) for name in ("whole", "cut"))
-    monkeypatch.setattr("autotune.confirm.run_trial", whole.run_trial)
+    monkeypatch.setattr("autotune.fleet.crew.run_trial", whole.run_trial)
     expected = confirmed(whole)
-    monkeypatch.setattr("autotune.confirm.run_trial", cut.run_trial)
+    monkeypatch.setattr("autotune.fleet.crew.run_trial", cut.run_trial)
     cut.play = killed_at(linear, count)
     with pytest.raises(Killed):
         confirmed(cut)
@@ -163,6 +163,17 @@ def test_a_finished_one_is_repeated_only_on_request(stage: Stage) -> None:
     assert confirmed(stage, anew=True) is not None
     assert {folder for folder, _ in stage.asked[count:]} == {"confirm-2"}
     assert (stage.study.parent / "short/confirm/confirmation.json").exists()
+
+
+def test_another_number_of_starts_of_a_finished_one_is_not_ignored_silently(stage: Stage) -> None:
+    """It stands with the starts it has; how to make more is said."""
+    confirmed(stage, blocks=3)
+    said, count = len(stage.notes), len(stage.asked)
+    confirmed(stage, blocks=3)
+    assert not any("--anew" in note for note in stage.notes[said:])
+    confirmed(stage, blocks=5)
+    assert any("finished with 3 starts a side" in note and "--anew --starts 5" in note for note in stage.notes[said:])
+    assert len(stage.asked) == count
 
 
 def test_other_finalists_make_it_stale(stage: Stage) -> None:

@@ -138,3 +138,21 @@ def test_a_model_that_is_a_name_may_be_downloaded(tmp_path: Path) -> None:
     study = msgspec.structs.replace(brief.study, model=model)
     found = examine(msgspec.structs.replace(brief, study=study), lambda *_: ROOM)
     assert "model" not in {check.name for check in found.checks}
+
+
+def test_tokens_that_nothing_checks_are_a_thing_to_fix(tmp_path: Path) -> None:
+    """On the OpenAI routes SGLang's counters exist only with --enable-metrics; /generate tells them itself."""
+    brief = read_brief(Night().write(tmp_path))
+    engine, workload = brief.study.engine, msgspec.structs.replace(brief.study.workload, route="completions")
+    seen = {}
+    for name, command, load in (
+        ("generate", engine.command, brief.study.workload),
+        ("blind", engine.command, workload),
+        ("counted", [*engine.command, "--enable-metrics"], workload),
+    ):
+        changed = msgspec.structs.replace(engine, command=command)
+        study = msgspec.structs.replace(brief.study, engine=changed, workload=load)
+        checks = examine(msgspec.structs.replace(brief, study=study), lambda *_: ROOM).checks
+        seen[name] = [check.text for check in checks if check.name == "token counters" and not check.ok]
+    assert seen["generate"] == seen["counted"] == []
+    assert "add --enable-metrics to engine.command" in seen["blind"][0]

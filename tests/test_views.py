@@ -19,13 +19,13 @@ from autotune.brief import Brief, read_brief
 from autotune.cli.app import app
 from autotune.cli.watching import follow, view
 from autotune.errors import InputError
-from autotune.events import NightEnded, Note, PhaseEntered, TrialStarted
+from autotune.events import NightEnded, Note, PhaseEntered, TrialSettled, TrialStarted
 from autotune.overview import overview
 from autotune.server.ports import fresh_port
 from autotune.study.lock import Holder
-from autotune.values import Config
+from autotune.values import Config, Timings
 from autotune.watching import Logged, assemble, look, read_events
-from tests.nights import Night, autotune, records
+from tests.nights import OOM, Night, autotune, records
 
 HOLDER = Holder(pid=7, host="here", started_at="")
 AT = datetime(2026, 11, 29, 20, 0, tzinfo=UTC)
@@ -105,13 +105,27 @@ def test_what_runs_now_is_told_by_the_events(brief: Brief) -> None:
     ]
     now = AT + timedelta(seconds=20)
     found = assemble(running, events, now)
-    assert (found.trial, found.phase, found.trial_s, found.phase_s) == (9, "load", 20.0, 15.0)
+    [current] = found.now
+    assert (current.trial, current.phase, current.trial_s, current.phase_s) == (9, "load", 20.0, 15.0)
     assert found.notes == ("note 2", "note 3", "note 4", "note 5")
     assert "now   trial 9 (search) a=1" in rendered(found)
     ended = assemble(running, [*events, Logged(at=now, event=NightEnded(reason="done", settled=3))], now)
-    assert ended.trial is None
+    assert ended.now == ()
     assert ended.ended == "done"
-    assert assemble(seen, events, now).trial is None
+    assert assemble(seen, events, now).now == ()
+
+
+def test_trials_side_by_side_are_all_shown(brief: Brief) -> None:
+    """Each with its place; one that has settled is gone, whichever began first."""
+    running = msgspec.structs.replace(overview(brief), running=HOLDER)
+    started = [
+        Logged(at=AT, event=TrialStarted(number=n, role="search", config=Config(params={"a": n}), where=f"slot {n}"))
+        for n in (3, 4, 5)
+    ]
+    gone = TrialSettled(number=4, config=Config(params={"a": 4}), outcome=OOM, timings=Timings())
+    found = assemble(running, [*started, Logged(at=AT, event=gone)], AT)
+    assert [current.trial for current in found.now] == [3, 5]
+    assert "now   slot 5  trial 5 (search) a=5" in rendered(found)
 
 
 def rendered(found: object) -> str:

@@ -38,10 +38,10 @@ class Narrator:
         self._json = json
         self._console = console or _Console(stderr=True, highlight=False, soft_wrap=True)
         self._status = Status("", console=self._console) if self._console.is_terminal and not json else None
-        self._trial = ""
-        self._phase = ""
+        self._trials: dict[int, str] = {}
+        self._phases: dict[int, str] = {}
+        self._begun_s: dict[int, float] = {}
         self._ends_at: float | None = None
-        self._begun_s = time.monotonic()
         self._standing = ""
 
     def __enter__(self) -> Narrator:
@@ -75,7 +75,7 @@ class Narrator:
             return
         for line in self._lines(event):
             self._console.print(line)
-        if self._status and self._trial:
+        if self._status and self._trials:
             self._status.update(self._live_line())
 
     def _lines(self, event: Event) -> list[str]:
@@ -90,21 +90,25 @@ class Narrator:
             case TrialStarted():
                 return self._begin(event)
             case PhaseEntered():
-                self._phase = event.phase
+                self._phases[event.number] = event.phase
                 return []
             case LoadProgress():
-                self._phase = f"{'load' if event.warm else 'warm-up'} {event.throughput_tok_s:,.0f} tok/s"
+                what = "load" if event.warm else "warm-up"
+                self._phases[event.number] = f"{what} {event.throughput_tok_s:,.0f} tok/s"
                 return []
             case TrialSettled():
+                self._trials.pop(event.number, None)
                 return [self._settled(event)]
             case NightEnded():
-                self._trial = ""
+                self._trials.clear()
                 return []
 
     def _begin(self, event: TrialStarted) -> list[str]:
-        self._trial = f"trial {event.number} {event.role if event.role != 'search' else params_text(event.config)}"
-        self._begun_s = time.monotonic()
-        self._ends_at = None if event.eta_s is None else self._begun_s + event.eta_s
+        what = event.role if event.role != "search" else params_text(event.config)
+        self._trials[event.number] = f"trial {event.number} {what}"
+        self._phases[event.number] = ""
+        self._begun_s[event.number] = now_s = time.monotonic()
+        self._ends_at = None if event.eta_s is None else now_s + event.eta_s
         return []
 
     def _settled(self, event: TrialSettled) -> str:
@@ -119,7 +123,11 @@ class Narrator:
 
     def _live_line(self) -> str:
         now_s = time.monotonic()
-        parts = [self._trial, self._phase, f"{span(now_s - self._begun_s)} elapsed"]
+        parts = [
+            part
+            for number, trial in sorted(self._trials.items())
+            for part in (trial, self._phases[number], f"{span(now_s - self._begun_s[number])} elapsed")
+        ]
         if self._ends_at is not None:
             parts.append(f"night ends in {span(max(0.0, self._ends_at - now_s))}")
         if self._standing:

@@ -15,7 +15,7 @@ from autotune.brief import Brief
 from autotune.cli.text import params_text, span
 from autotune.errors import InputError
 from autotune.overview import Overview, TrialLine
-from autotune.watching import Watched, look
+from autotune.watching import Current, Watched, look
 
 ROWS = 14
 
@@ -61,15 +61,18 @@ def _progress(seen: Overview) -> RenderableType:
 
 
 def _now(seen: Watched) -> Text:
-    if seen.trial is None:
+    if not seen.now:
         if seen.seen.running is None:
             return Text(f"not running{f'; the night ended: {seen.ended}' if seen.ended else ''}", style="yellow")
         return Text("between two trials", style="dim")
-    what = params_text(seen.config) if seen.config else ""
-    text = (
-        f"now   trial {seen.trial} ({seen.role}) {what}  {seen.phase} {span(seen.phase_s)}, {span(seen.trial_s)} in all"
-    )
-    return Text(text, style="bold")
+    return Text("\n".join(map(_current, seen.now)), style="bold")
+
+
+def _current(now: Current) -> str:
+    what = params_text(now.config) if now.config.params else ""
+    where = f"{now.where}  " if now.where else ""
+    took = f"{now.phase} {span(now.phase_s)}, {span(now.trial_s)} in all"
+    return f"now   {where}trial {now.trial} ({now.role}) {what}  {took}"
 
 
 def _standing(seen: Overview) -> Text:

@@ -19,7 +19,7 @@ from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from autotune.errors import InputError
-from autotune.search.outcomes import missing_trial
+from autotune.search.outcomes import Place, missing_trial, running_trial
 from autotune.search.region import Direction
 from autotune.study.atomic import PRIVATE_FILE, writing
 from autotune.study.record import quarantine
@@ -95,7 +95,8 @@ class Mirror:
             if trial.number not in awaited:
                 self._settle(trial, wanted.get(trial.number))
         for number in range(len(found), max(wanted, default=-1) + 1):
-            self.add(wanted.get(number) or missing_trial())
+            absent = running_trial({"kind": "running"}, Place()) if number in awaited else missing_trial()
+            self.add(wanted.get(number) or absent)
 
     def clear(self) -> None:
         """Remove every trial of this study."""

@@ -35,14 +35,14 @@ def recommended(
     history: Sequence[TrialResult], region: Region, strategy: Strategy, *, parts: Parts = ALL_PARTS
 ) -> int | None:
     """The number of the trial with the best posterior mean, None when nothing was measured within the limits."""
-    belief, numbers = _belief(history, region, strategy, parts)
+    belief, numbers = belief_of(history, region, strategy, parts)
     best = belief.best() if belief and belief.groups else None
     return None if belief is None or best is None else numbers[belief.groups[best].trials[0]]
 
 
 def outlook(history: Sequence[TrialResult], region: Region, strategy: Strategy) -> Outlook | None:
     """None before anything was measured within the limits."""
-    belief, numbers = _belief(history, region, strategy, ALL_PARTS)
+    belief, numbers = belief_of(history, region, strategy, ALL_PARTS)
     best = belief.best() if belief and belief.groups else None
     if belief is None or best is None:
         return None
@@ -70,9 +70,10 @@ def why_enough(seen: Outlook | None, least_gain: float) -> str | None:
     )
 
 
-def _belief(
-    history: Sequence[TrialResult], region: Region, strategy: Strategy, parts: Parts
+def belief_of(
+    history: Sequence[TrialResult], region: Region, strategy: Strategy, parts: Parts = ALL_PARTS
 ) -> tuple[Belief | None, list[int]]:
+    """The posterior over a study, and the records' numbers of its model's trials; None where nothing is searched."""
     model, numbers = model_study(history, region, strategy, Knowledge())
     space: dict[str, BaseDistribution] = {axis.name: axis.distribution() for axis in region.axes()}
     space = {name: distribution for name, distribution in space.items() if not distribution.single()}

@@ -9,6 +9,7 @@ from types import TracebackType
 import msgspec
 
 from autotune.errors import InputError
+from autotune.search.fantasies import expecting
 from autotune.search.mirror import Mirror, OutOfStep, StorageTrouble, set_aside_damaged
 from autotune.search.outcomes import Place, frozen_trial, running_trial
 from autotune.search.region import Region
@@ -43,6 +44,7 @@ class Searcher:
         self._strategy = strategy
         self._history: list[TrialResult] = []
         self._burnt = 0
+        self._running: dict[int, Config] = {}
         self.trouble: str = ""
 
     @classmethod
@@ -91,7 +93,12 @@ class Searcher:
     def pending(self) -> list[Suggestion]:
         """Interrupted trials whose parameters no later trial has taken up, each under a new number."""
         last = {result.config.key(): result for result in self._history if result.repeat_of is None}
-        cut = [r for r in last.values() if isinstance(r.outcome, Interrupted) and r.config.params]
+        taken_up = {config.key() for config in self._running.values()}
+        cut = [
+            r
+            for key, r in last.items()
+            if isinstance(r.outcome, Interrupted) and r.config.params and key not in taken_up
+        ]
         return [
             Suggestion(number=self.next_number + i, config=r.config, rerun_of=r.number)
             for i, r in enumerate(sorted(cut, key=lambda r: r.number))
@@ -99,23 +106,25 @@ class Searcher:
 
     @property
     def next_number(self) -> int:
-        last = self._history[-1].number if self._history else -1
+        last = max((*self._running, *(r.number for r in self._history)), default=-1)
         return max(last + 1, self._burnt)
 
     def ask(self, region: Region) -> Suggestion | None:
         """What to try next: an interrupted config first, else a new one. None when the region is exhausted.
 
-        Nothing is written. The same records, seed and region give the same answer.
+        Trials that run now are taken for measured as the search expects them. Nothing is written. The same records,
+        running trials, seed and region give the same answer.
         """
         if waiting := self.pending():
             return waiting[0]
-        found = propose(self._history, region, self._strategy)
+        found = propose(expecting(self._history, self._running, region, self._strategy), region, self._strategy)
         if found is None:
             return None
         return Suggestion(number=self.next_number, config=found.config, repeat_of=found.repeat_of)
 
     def begin(self, number: int, config: Config, region: Region | None = None) -> None:
         """Show the trial as RUNNING. Before the bounds are known, as in the baseline, ``region`` is None."""
+        self._running[number] = config
         try:
             if len(self._mirror.trials()) == number:
                 attrs = {"kind": "running", "config": dict(config.params), "config_key": config.key()}
@@ -129,8 +138,9 @@ class Searcher:
 
         Without ``region`` a measured trial, the baseline, stays RUNNING there: tell it again when the region is known.
         """
+        self._running.pop(result.number, None)
         if all(known.number != result.number for known in self._history):
-            self._history.append(result)
+            self._history = sorted((*self._history, result), key=lambda known: known.number)
         try:
             self._sync(region)
             self.trouble = ""
@@ -149,7 +159,8 @@ class Searcher:
 
     def _sync(self, region: Region | None) -> None:
         # Optuna takes no parameters for a trial that is finished: a measured baseline waits for the region.
-        awaited = {r.number for r in self._history if region is None and isinstance(r.outcome, Measured)}
+        unplaced = {r.number for r in self._history if region is None and isinstance(r.outcome, Measured)}
+        awaited = unplaced | self._running.keys()
         self._mirror.sync(
             {
                 result.number: frozen_trial(result, _place(in_force(result), region), self._strategy.limits)

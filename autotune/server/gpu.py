@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Protocol
-
-import pynvml
 
 from autotune.server.cancel import Waiting
 from autotune.server.proctable import read_row
@@ -47,6 +43,14 @@ class GpuProbe(Protocol):
 
     def holders(self) -> tuple[Holder, ...]: ...
 
+    def only(self, devices: Collection[int]) -> GpuProbe:
+        """The same view of these devices alone."""
+        ...
+
+    def near(self) -> dict[int, tuple[int, ...]]:
+        """Device numbers to the processors of their NUMA node, where the driver tells."""
+        ...
+
 
 class NoGpu:
     """A machine without (readable) GPUs."""
@@ -57,6 +61,14 @@ class NoGpu:
     def holders(self) -> tuple[Holder, ...]:
         return ()
 
+    def only(self, devices: Collection[int]) -> NoGpu:
+        """See ``GpuProbe.only``."""
+        return self
+
+    def near(self) -> dict[int, tuple[int, ...]]:
+        """See ``GpuProbe.near``."""
+        return {}
+
 
 class FileGpu:
     """A pretended driver: a JSON file maps device numbers to used bytes, or to ``{pid: bytes}``.
@@ -64,9 +76,18 @@ class FileGpu:
     As with a real driver, memory of a process that is gone is free.
     """
 
-    def __init__(self, path: Path, total_bytes: int = 80 << 30) -> None:
+    def __init__(self, path: Path, total_bytes: int = 80 << 30, shown: Collection[int] | None = None) -> None:
         self._path = path
         self._total_bytes = total_bytes
+        self._shown = shown
+
+    def only(self, devices: Collection[int]) -> FileGpu:
+        """See ``GpuProbe.only``."""
+        return FileGpu(self._path, self._total_bytes, frozenset(devices))
+
+    def near(self) -> dict[int, tuple[int, ...]]:
+        """See ``GpuProbe.near``: nothing is told."""
+        return {}
 
     def devices(self) -> tuple[Device, ...]:
         held = self._held()
@@ -91,102 +112,14 @@ class FileGpu:
     def _held(self) -> dict[int, dict[int, int]]:
         try:
             raw = json.loads(self._path.read_text())
-            return {int(i): _by_pid(used) for i, used in raw.items()}
+            held = {int(i): _by_pid(used) for i, used in raw.items()}
         except (OSError, ValueError, TypeError, AttributeError):
             return {}
+        return {i: used for i, used in held.items() if self._shown is None or i in self._shown}
 
 
 def _by_pid(used: Any) -> dict[int, int]:
     return {int(pid): int(b) for pid, b in used.items()} if isinstance(used, dict) else {0: int(used)}
-
-
-_THROTTLE = {
-    "power": "nvmlClocksThrottleReasonSwPowerCap",
-    "hardware slowdown": "nvmlClocksThrottleReasonHwSlowdown",
-    "thermal (software)": "nvmlClocksThrottleReasonSwThermalSlowdown",
-    "thermal (hardware)": "nvmlClocksThrottleReasonHwThermalSlowdown",
-    "power brake": "nvmlClocksThrottleReasonHwPowerBrakeSlowdown",
-}
-
-
-class NvmlGpu:
-    """NVML's view. It creates no context on a GPU, so looking uses no memory there."""
-
-    def __init__(self, visible: str | None = None) -> None:
-        """``visible`` is CUDA_VISIBLE_DEVICES; None: all. Raises pynvml.NVMLError without a working driver.
-
-        Numbers are NVML's (PCI bus order), which CUDA shares for GPUs of one kind.
-        """
-        pynvml.nvmlInit()
-        count = pynvml.nvmlDeviceGetCount()
-        uuids = [str(pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(i))) for i in range(count)]
-        self._handles = {i: pynvml.nvmlDeviceGetHandleByIndex(i) for i in select_devices(visible, uuids)}
-
-    def devices(self) -> tuple[Device, ...]:
-        return tuple(device for i, handle in self._handles.items() for device in _read_device(i, handle))
-
-    def holders(self) -> tuple[Holder, ...]:
-        return tuple(holder for i, handle in self._handles.items() for holder in _read_holders(i, handle))
-
-
-def _read_device(index: int, handle: Any) -> Iterator[Device]:
-    with contextlib.suppress(pynvml.NVMLError):
-        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
-        reasons = int(_or_none(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle) or 0)
-        yield Device(
-            index=index,
-            name=str(pynvml.nvmlDeviceGetName(handle)),
-            total_bytes=int(memory.total),
-            used_bytes=int(memory.used),
-            sm_clock_mhz=_or_none(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
-            temperature_c=_or_none(pynvml.nvmlDeviceGetTemperature, handle, pynvml.NVML_TEMPERATURE_GPU),
-            throttling=tuple(name for name, bit in _THROTTLE.items() if reasons & getattr(pynvml, bit)),
-        )
-
-
-def _or_none(ask: Callable[..., int], *args: Any) -> int | None:
-    try:
-        return int(ask(*args))
-    except pynvml.NVMLError:
-        return None
-
-
-def _read_holders(index: int, handle: Any) -> Iterator[Holder]:
-    with contextlib.suppress(pynvml.NVMLError):
-        for process in pynvml.nvmlDeviceGetComputeRunningProcesses(handle):
-            used = process.usedGpuMemory
-            yield Holder(index=index, pid=int(process.pid), used_bytes=None if used is None else int(used))
-
-
-def select_devices(visible: str | None, uuids: list[str]) -> list[int]:
-    """The device numbers that CUDA_VISIBLE_DEVICES names: numbers or (abbreviated) UUIDs.
-
-    As in CUDA, the first entry that names no device ends the list.
-    """
-    if visible is None:
-        return list(range(len(uuids)))
-    chosen: list[int] = []
-    for entry in (part.strip() for part in visible.split(",")):
-        match = _device(entry, uuids)
-        if match is None:
-            break
-        chosen.append(match)
-    return chosen
-
-
-def _device(entry: str, uuids: list[str]) -> int | None:
-    if entry.isdecimal():
-        return int(entry) if int(entry) < len(uuids) else None
-    return next((i for i, uuid in enumerate(uuids) if entry and uuid.startswith(entry)), None)
-
-
-def find_gpu(env: Mapping[str, str] | None = None) -> GpuProbe:
-    """NVML for the devices visible in ``env`` (the tuner's own by default); ``NoGpu`` without a driver."""
-    env = os.environ if env is None else env
-    try:
-        return NvmlGpu(env.get("CUDA_VISIBLE_DEVICES"))
-    except pynvml.NVMLError:
-        return NoGpu()
 
 
 class GpuLimits(Value, frozen=True, kw_only=True):

@@ -8,8 +8,9 @@ import os
 import resource
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -118,9 +119,13 @@ class HostLoad(Value, frozen=True, kw_only=True):
 class HostMeter:
     """Says how busy others kept the machine since the last ``read`` (a noisy neighbour spoils a measurement)."""
 
-    def __init__(self, our_cpu_s: Callable[[], float]) -> None:
-        """``our_cpu_s``: processor seconds so far of the server; the tuner and its workers are added here."""
+    def __init__(self, our_cpu_s: Callable[[], float], cpus: Collection[int] = ()) -> None:
+        """``our_cpu_s``: processor seconds so far of the server; the tuner and its workers are added here.
+
+        ``cpus`` are the processors to look at (empty: all); of the tuner's own those that are bound to them.
+        """
         self._our_cpu_s = our_cpu_s
+        self._cpus = frozenset(cpus)
         self._last = self._sample()
 
     def read(self) -> HostLoad:
@@ -131,11 +136,27 @@ class HostMeter:
         return HostLoad(seconds=seconds, busy_cores=(self._last[1] - last[1]) / seconds, our_cores=ours / seconds)
 
     def _sample(self) -> tuple[float, float, float]:
-        times = psutil.cpu_times()
-        busy_s = sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0)
+        if self._cpus:
+            each = psutil.cpu_times(percpu=True)
+            busy_s = sum(_busy_s(times) for cpu, times in enumerate(each) if cpu in self._cpus)
+        else:
+            busy_s = _busy_s(psutil.cpu_times())
         me = psutil.Process()
-        own = [me, *me.children(recursive=True)]
-        return time.monotonic(), busy_s, self._our_cpu_s() + sum(_cpu_s(p) for p in own if _same_session(p.pid))
+        own = [p for p in (me, *me.children(recursive=True)) if _same_session(p.pid) and self._bound(p)]
+        return time.monotonic(), busy_s, self._our_cpu_s() + sum(map(_cpu_s, own))
+
+    def _bound(self, process: psutil.Process) -> bool:
+        if not self._cpus:
+            return True
+        try:
+            return self._cpus >= set(process.cpu_affinity())
+        except psutil.Error:
+            return False
+
+
+def _busy_s(times: Any) -> float:
+    idle = times.idle + getattr(times, "iowait", 0.0) + getattr(times, "guest", 0.0)
+    return float(sum(times) - idle)
 
 
 def _cpu_s(process: psutil.Process) -> float:

@@ -23,7 +23,8 @@ class GpuMemory:
         if not path:
             return
         reader, self._pipe = os.pipe()
-        arguments = [os.path.abspath(path), str(release_s), "leak" if leak else "release"]
+        device = os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0] or "0"
+        arguments = [os.path.abspath(path), str(release_s), "leak" if leak else "release", device]
         # Detached twice and with an empty environment: the keeper plays the driver, it is nobody's child or orphan.
         launcher = (
             "import subprocess,sys;"
@@ -44,30 +45,30 @@ class GpuMemory:
             os.write(self._pipe, f"{int(gigabytes * (1 << 30))}\n".encode())
 
 
-def change(path: Path, delta: int) -> None:
-    """Add to the used bytes of device 0, safe against other keepers of the same file."""
+def change(path: Path, delta: int, device: str = "0") -> None:
+    """Add to the used bytes of a device, safe against other keepers of the same file."""
     with open(f"{path}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             used = json.loads(path.read_text())
         except (OSError, ValueError):
             used = {}
-        used["0"] = used.get("0", 0) + delta
+        used[device] = used.get(device, 0) + delta
         fresh = path.with_suffix(".new")
         fresh.write_text(json.dumps(used))
         fresh.replace(path)
 
 
-def keep(path: Path, release_s: float, leak: bool) -> None:
+def keep(path: Path, release_s: float, leak: bool, device: str) -> None:
     """Follow the sizes on standard input; at its end give the memory back, or not."""
     held = 0
     for text in sys.stdin:
-        change(path, int(text) - held)
+        change(path, int(text) - held, device)
         held = int(text)
     if not leak:
         time.sleep(release_s)
-        change(path, -held)
+        change(path, -held, device)
 
 
 if __name__ == "__main__":
-    keep(Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3] == "leak")
+    keep(Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3] == "leak", sys.argv[4])

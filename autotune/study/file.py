@@ -134,6 +134,20 @@ class Notify(Value, frozen=True, kw_only=True):
     timeout_s: float = 10.0
 
 
+class Resources(Value, frozen=True, kw_only=True):
+    """What of this host one trial gets; trials then run side by side.
+
+    ``gpus_per_trial`` GPUs make a slot (0: all that are visible). ``slots`` is the most trials at once (0: as many as
+    there are GPUs for). ``alone_starts`` starts of the baseline alone, and as many in every slot at once, tell what
+    neighbours cost. ``confirm_alone`` makes the confirmation's starts one after the other.
+    """
+
+    gpus_per_trial: int = 0
+    slots: int = 0
+    alone_starts: int = 1
+    confirm_alone: bool = True
+
+
 class Study(Value, frozen=True, kw_only=True):
     """One study file. ``storage`` is an Optuna URL; empty: SQLite inside the study's folder."""
 
@@ -147,6 +161,7 @@ class Study(Value, frozen=True, kw_only=True):
     workload: Workload = msgspec.field(default_factory=Workload)
     objective: Objective = msgspec.field(default_factory=Objective)
     budget: Budget = msgspec.field(default_factory=Budget)
+    resources: Resources = msgspec.field(default_factory=Resources)
     timeouts: Timeouts = msgspec.field(default_factory=Timeouts)
     search: SearchSpec = msgspec.field(default_factory=SearchSpec)
     notify: Notify = msgspec.field(default_factory=Notify)

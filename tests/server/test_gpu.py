@@ -19,11 +19,10 @@ from autotune.server.gpu import (
     GpuLimits,
     Holder,
     NoGpu,
-    find_gpu,
-    select_devices,
     used_by_device,
     wait_for_baseline,
 )
+from autotune.server.nvml import find_gpu, select_devices
 
 GIB = 1 << 30
 UUIDS = ["GPU-aaaa-1", "GPU-bbbb-2", "GPU-cccc-3"]
@@ -102,7 +101,7 @@ def test_nvml_is_read_device_by_device(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [(holder.index, holder.pid, holder.used_bytes) for holder in gpu.holders()] == [(2, 77, None), (1, 77, None)]
 
 
-class Draining:
+class Draining(NoGpu):
     """A device whose memory comes back at a given time."""
 
     def __init__(self, clock: FakeClock, free_s: float) -> None:

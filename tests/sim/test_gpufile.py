@@ -17,7 +17,7 @@ def test_keeper_follows_and_gives_back(tmp_path: Path, monkeypatch: pytest.Monke
     file = tmp_path / "gpu.json"
     file.write_text('{"0": 100, "1": 5}')
     monkeypatch.setattr("sys.stdin", io.StringIO("300\n700\n"))
-    gpufile.keep(file, 0.0, leak)
+    gpufile.keep(file, 0.0, leak, "0")
     assert json.loads(file.read_text()) == {"0": left, "1": 5}
 
 
