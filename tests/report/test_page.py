@@ -140,3 +140,23 @@ def test_failures_have_their_evidence() -> None:
     text = page(whole_night())
     assert "<td>at kv_pool: lower it</td>" in text
     assert "<td>others used the host</td>" in text
+
+
+def picture(text: str, name: str) -> str:
+    """The drawing of this name."""
+    start = text.index(f'data-plot="{name}"')
+    return text[start : text.index("</svg>", start)]
+
+
+def test_bounds_are_drawn_where_there_are_some() -> None:
+    """A dotted line at each end of the search, in the response and on the map as far as it reaches."""
+    night = whole_night()
+    for name in ("response-limit", "contour"):
+        assert "stroke-dasharray" in picture(page(night), name)
+        assert "stroke-dasharray" not in picture(page(msgspec.structs.replace(night, bounds=())), name)
+
+
+def test_failures_are_on_the_history_with_their_kind(whole: str) -> None:
+    """What became of a trial without a score is written where its score would be."""
+    for state in ("oom_kv", "oom_graph", "refused", "interrupted"):
+        assert f">{state}</text>" in picture(whole, "history")
