@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from autotune.export.bundle import STOP_S, ExportBundle, Word, comments, literal_env, secrets, words
-from autotune.export.container import HEALTH_PATHS, Contained, claim, contained, default_image
+from autotune.export.container import HEALTH_PATHS, Contained, changes, contained, default_image
 from autotune.export.yaml import Tree, dump
 
 _LOOPBACK = "127.0.0.1"
@@ -24,7 +24,8 @@ def render_compose(bundle: ExportBundle) -> str:
         "tuned": _service(bundle, tuned),
         "baseline": {"profiles": ["baseline"], **_service(bundle, baseline)},
     }
-    return comments(bundle, *_NOTES, claim=claim(tuned, baseline)) + dump({"services": services})
+    claim, notes = changes(tuned, baseline)
+    return comments(bundle, *notes, *_NOTES, claim=claim) + dump({"services": services})
 
 
 def _service(bundle: ExportBundle, inside: Contained) -> dict[str, Tree]:

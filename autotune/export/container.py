@@ -27,7 +27,7 @@ VISIBLE = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 HEALTH_PATHS = {"sglang": "/health", "vllm": "/health"}
 """Routes that answer 200 while the engine serves, and that no API key guards."""
 _IMAGES = {"sglang": "lmsysorg/sglang", "vllm": "vllm/vllm-openai"}
-_PYTHON = re.compile(r"python3\.\d+")
+_PYTHON = re.compile(r"python(3(\.\d+)?)?")
 
 
 class Contained(Value, frozen=True, kw_only=True):
@@ -113,9 +113,11 @@ def default_image(bundle: ExportBundle) -> str:
     return f"{_IMAGES.get(bundle.plan.engine, 'inference-server')}:{'v' + version[0] if version else 'latest'}"
 
 
-def claim(*parts: Contained) -> str:
-    """How the command lines of the export relate to the measured ones."""
-    notes = dict.fromkeys(note for part in parts for note in part.notes)
-    if not notes:
-        return "These command lines are exactly the measured ones."
-    return f"These command lines are the measured ones but for what a container changes. {' '.join(notes)}"
+CHANGED = "These command lines are the measured ones but for what a container changes:"
+UNCHANGED = "These command lines are exactly the measured ones."
+
+
+def changes(*parts: Contained) -> tuple[str, tuple[str, ...]]:
+    """How the command lines of an export relate to the measured ones: the claim, and a note for each change."""
+    notes = tuple(dict.fromkeys(f"- {note}" for part in parts for note in part.notes))
+    return (CHANGED if notes else UNCHANGED), notes

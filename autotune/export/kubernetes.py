@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from autotune.export.bundle import STOP_S, ExportBundle, Word, comments, literal_env, secrets, words
-from autotune.export.container import HEALTH_PATHS, Contained, claim, contained, default_image
+from autotune.export.container import HEALTH_PATHS, Contained, changes, contained, default_image
 from autotune.export.yaml import Tree, dump
 from autotune.values import LaunchPlan
 
@@ -27,8 +27,10 @@ def render_kubernetes(bundle: ExportBundle) -> str:
         _deployment(bundle, baseline, (name, "baseline"), replicas=0),
         _service(name, bundle.plan.port),
     )
-    text = comments(bundle, *_notes(bundle, name), claim=claim(tuned, baseline))
-    return text + "---\n".join(dump(document) for document in documents)
+    claim, notes = changes(tuned, baseline)
+    return comments(bundle, *notes, *_notes(bundle, name), claim=claim) + "---\n".join(
+        dump(document) for document in documents
+    )
 
 
 def _notes(bundle: ExportBundle, name: str) -> list[str]:

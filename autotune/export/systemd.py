@@ -6,6 +6,8 @@ from autotune.errors import InputError
 from autotune.export.bundle import STOP_S, ExportBundle, Word, comments, literal_env, one_line, secrets, words
 from autotune.values import LaunchPlan
 
+FILES = 65536
+"""A service may open 1,024 files by default, and every request in flight is one."""
 _CONTINUED = " \\\n    "
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
@@ -14,7 +16,7 @@ def render_systemd(bundle: ExportBundle) -> str:
     """The unit's text; the command line before tuning is a drop-in in its comments."""
     plan = bundle.plan
     study = one_line(bundle.provenance.study)
-    notes = list(_rollback(bundle))
+    notes = ["Without a User= under [Service] the server runs as root.", *_rollback(bundle)]
     if names := secrets(plan):
         notes.append(f"Secrets: put {', '.join(f'{name}=...' for name in names)} into the EnvironmentFile, mode 0600.")
     environment = [f"Environment={quote_setting(f'{key}={value}')}" for key, value in literal_env(plan).items()]
@@ -35,6 +37,7 @@ def render_systemd(bundle: ExportBundle) -> str:
             "Restart=on-failure",
             "RestartSec=10",
             "KillMode=control-group",
+            f"LimitNOFILE={FILES}",
             f"TimeoutStopSec={STOP_S}",
             "",
             "[Install]",

@@ -66,6 +66,11 @@ def test_systemd_expands_secrets_and_names_their_file() -> None:
     assert unit(text)["EnvironmentFile"] == ["/etc/autotune/demo.env"]
 
 
+def test_a_unit_has_room_for_the_requests() -> None:
+    """The default of 1,024 open files is fewer than requests in flight."""
+    assert int(unit(render("systemd", bundle()))["LimitNOFILE"][0]) > 10_000
+
+
 def test_systemd_refuses_a_program_that_env_would_take_for_a_setting() -> None:
     """``env -- a=b`` sets a variable instead of starting ``a=b``."""
     with pytest.raises(InputError, match="'='"):

@@ -32,7 +32,7 @@ def test_colours_end_where_nothing_was_measured() -> None:
     scored = [(0.1, 0.1, 1.0), (0.2, 0.1, 2.0), (0.1, 0.2, 3.0)]
     draw(axes, scored, [(1.0, 1.0)], (False, False))
     filled = axes.collections[0]
-    reach = max(path.get_extents().x1 for path in filled.get_paths() if len(path.vertices))
+    reach = max(path.get_extents().x1 for path in filled.get_paths() if np.size(path.vertices))
     width = axes.get_xlim()[1] - axes.get_xlim()[0]
     assert reach < 0.2 + 1.1 * FAR * width
     assert axes.get_xlim()[1] > 1.0
