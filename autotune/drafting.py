@@ -21,7 +21,8 @@ from autotune.intake.remark import Remark
 from autotune.intake.sources import sort_script
 from autotune.intake.sweep import is_parameters, records_of, sweep_of
 from autotune.intake.toml import render_study
-from autotune.server.gpu import GpuProbe, find_gpu
+from autotune.server.gpu import GpuProbe
+from autotune.server.nvml import find_gpu
 from autotune.space.files import load_space
 from autotune.space.parameters import Space
 from autotune.study.file import EngineSpec

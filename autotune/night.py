@@ -221,11 +221,8 @@ def _rig(brief: Brief, manifest: Manifest, say: Listener, waiting: Waiting) -> R
         waiting=waiting,
         say=say,
         gates=gates_of(brief.study),
-<<<<<<< HEAD
         dataset=dataset_folder(brief),
-=======
         slots=slots,
->>>>>>> f3bcd9a (Slots: trials side by side on one host, what neighbours cost, several trials in the live views; a finished confirmation and unchecked tokens are said)
     )
     return in_slot(rig, slots[0], gpu)
 

@@ -37,12 +37,9 @@ class Rig(msgspec.Struct, frozen=True, kw_only=True):
     ``gpu_baseline`` maps devices to the bytes used before the night's first server. ``prompts`` tells the loads of
     the search (0) and of the confirmation (1) apart, so that no prompt is ever sent twice. ``gates`` are the limits
     beyond which a load is no measurement. ``fixed`` is what every start runs, whatever its configuration.
-<<<<<<< HEAD
     beyond which a load is no measurement. ``dataset`` is the folder of the stored dataset, empty where there is none.
-=======
     ``slots`` are the parts of the host that one trial each may get, ``slot`` the one that this rig has; ``beside`` says
     that trials run in the others at the same time.
->>>>>>> f3bcd9a (Slots: trials side by side on one host, what neighbours cost, several trials in the live views; a finished confirmation and unchecked tokens are said)
     """
 
     study: Study
@@ -59,13 +56,10 @@ class Rig(msgspec.Struct, frozen=True, kw_only=True):
     prompts: int = 0
     gates: GateLimits = GateLimits()
     fixed: LaunchPlan | None = None
-<<<<<<< HEAD
     dataset: str = ""
-=======
     slots: tuple[Slot, ...] = (Slot(number=0),)
     slot: Slot = Slot(number=0)
     beside: bool = False
->>>>>>> f3bcd9a (Slots: trials side by side on one host, what neighbours cost, several trials in the live views; a finished confirmation and unchecked tokens are said)
 
     @property
     def cores(self) -> int:

@@ -94,15 +94,14 @@ class StudyFolder(msgspec.Struct, frozen=True):
         return self.root / "bounds.json"
 
     @property
-<<<<<<< HEAD
     def dataset(self) -> Path:
         """Folder of what the workload's dataset asks, as load workers read it."""
         return self.root / "dataset"
-=======
+
+    @property
     def interference(self) -> Path:
         """What trials side by side cost each other."""
         return self.root / "interference.json"
->>>>>>> f3bcd9a (Slots: trials side by side on one host, what neighbours cost, several trials in the live views; a finished confirmation and unchecked tokens are said)
 
     @property
     def drift(self) -> Path:
