@@ -20,6 +20,7 @@ from autotune.space.kv import GIB
 from autotune.study.file import Workload
 from autotune.study.record import Records
 from autotune.values import Measured, Value
+from autotune.wrappers import LOCAL, shares_files
 
 DISK_BYTES = 2 << 30
 PROCESSES = 512
@@ -83,15 +84,19 @@ def _engine(brief: Brief) -> Check:
 
 def _program(brief: Brief) -> list[Check]:
     program = substitute(brief.study.engine.command, {})[0]
+    key, wrapper = "engine.command", brief.study.engine.wrapper
+    if wrapper.kind != LOCAL:
+        key, program = "engine.wrapper", wrapper.program or wrapper.kind
     if "{" in program or shutil.which(program):
         return []
-    return [Check(name="program", ok=False, text=f"{program} cannot be run; install it or correct engine.command")]
+    return [Check(name="program", ok=False, text=f"{program} cannot be run; install it or correct {key}")]
 
 
 def _model(brief: Brief) -> list[Check]:
     """A path that is not there; what is no path may be a name that the engine downloads."""
     path = brief.study.model.path
-    if not path.startswith(("/", ".", "~")) or Path(path).exists():
+    elsewhere = not shares_files(brief.study.engine.wrapper)
+    if elsewhere or not path.startswith(("/", ".", "~")) or Path(path).exists():
         return []
     return [Check(name="model", ok=False, text=f"{path} does not exist; download it or correct model.path")]
 

@@ -11,7 +11,6 @@ from autotune.brief import Brief
 from autotune.confirmation import Confirmation, chosen_trial, read_confirmation
 from autotune.drifting import steadied
 from autotune.engines.argv import value_of
-from autotune.engines.base import Where
 from autotune.errors import InputError, NightStopped
 from autotune.export import render
 from autotune.export.bundle import ExportBundle, Provenance
@@ -23,6 +22,7 @@ from autotune.study.file import Workload
 from autotune.study.manifest import Manifest
 from autotune.study.record import Records, read_record
 from autotune.values import Config, LaunchPlan, Measured, TrialResult
+from autotune.wrappers import place
 
 EXECUTABLE = 0o755
 SUFFIXES = {
@@ -84,7 +84,7 @@ def best_bundle(brief: Brief, image: str = "") -> ExportBundle | None:
 
 def _baseline_beside(brief: Brief, plan: LaunchPlan) -> LaunchPlan:
     """The configuration before tuning, at the same address: going back must not move the service."""
-    where = Where(host=plan.host, port=plan.port)
+    where = msgspec.structs.replace(place(brief.study.engine, plan.port), host=plan.host)
     return brief.engine.launch_plan(brief.study.engine, brief.study.model, [], where)
 
 

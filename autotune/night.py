@@ -27,12 +27,13 @@ from autotune.search.searcher import Searcher
 from autotune.search.suggest import Strategy
 from autotune.server.cancel import Waiting
 from autotune.server.clock import BeatingClock
-from autotune.server.gpu import FileGpu, GpuProbe, used_by_device
+from autotune.server.gpu import FileGpu, GpuProbe, NoGpu, used_by_device
 from autotune.server.host import raise_descriptor_limit
 from autotune.server.nvml import find_gpu
+from autotune.server.outside import reap_everywhere
 from autotune.server.process import ServerIdentity
 from autotune.server.proctable import boot_id
-from autotune.server.stop import StopLimits, reap_orphans
+from autotune.server.stop import StopLimits
 from autotune.space.bounds import derive_bounds
 from autotune.space.kv import stated_kv_capacity
 from autotune.study.atomic import append_line
@@ -43,6 +44,7 @@ from autotune.study.manifest import Manifest, differences, fingerprint
 from autotune.study.record import Records, read_record, write_record
 from autotune.values import Effective, Value
 from autotune.verdict.objective import binding_limits, metric_of
+from autotune.wrappers import gpu_choice, is_here
 
 SPARE_DESCRIPTORS = 256
 OCCUPIED_SHARE = 0.05
@@ -102,9 +104,14 @@ def found_facts(brief: Brief) -> dict[str, str]:
 
 
 def gpu_of(study: Study) -> GpuProbe:
-    """The GPUs that the server will see; the pretended ones of a simulated server."""
+    """The GPUs that the server will see, as far as this machine has them; the pretended ones of a simulated server."""
+    wrapper = study.engine.wrapper
+    if not is_here(wrapper):
+        return NoGpu()
     pretended = value_of(study.engine.command, "--sim-gpu-file")
-    return FileGpu(Path(pretended)) if pretended else find_gpu({**os.environ, **study.engine.env})
+    if pretended:
+        return FileGpu(Path(pretended))
+    return find_gpu({**os.environ, **study.engine.env, **gpu_choice(wrapper)})
 
 
 def resolve(brief: Brief, *, force: bool = False, reading: bool = False) -> Brief:
@@ -198,7 +205,8 @@ def clean_up(brief: Brief, manifest: Manifest, say: Listener, waiting: Waiting) 
         return waiting.cancel.reason() is not None
 
     limits = StopLimits(term_s=brief.study.timeouts.stop_s)
-    report = reap_orphans(identities, limits, study_id=study_id(brief.folder, manifest), hurry=hurry)
+    own = study_id(brief.folder, manifest)
+    report = reap_everywhere(brief.study.engine.wrapper, identities, limits, own, hurry)
     if report.terminated or report.killed:
         say(Note(text=f"stopped {report.terminated} processes that an earlier tuner had left", level="warning"))
     if report.survivors:

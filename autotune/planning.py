@@ -6,13 +6,13 @@ import msgspec
 
 from autotune.brief import Brief, expected_kv
 from autotune.budget import Standing, repeats_ahead
-from autotune.engines.base import Where
-from autotune.server.nvml import find_gpu
+from autotune.night import gpu_of
 from autotune.space.plan import NightInputs, NightPlan, build_plan
 from autotune.study.file import Budget, Workload
 from autotune.study.record import Records
 from autotune.study.rules import parse_duration
 from autotune.values import Measured
+from autotune.wrappers import place
 
 PLANNED_PORT = 30000
 """Stands in a planned command line for the fresh port that every start gets."""
@@ -21,10 +21,9 @@ PLANNED_PORT = 30000
 def plan_night(brief: Brief) -> NightPlan:
     """The plan of a study, with measured times where an earlier night left some. Raises InputError."""
     study = brief.study
-    devices = find_gpu().devices()
+    devices = gpu_of(study).devices()
     kv = expected_kv(brief, devices[0].total_bytes if devices else 0)
-    where = Where(host=study.engine.host, port=PLANNED_PORT)
-    plan = brief.engine.launch_plan(study.engine, study.model, [], where)
+    plan = brief.engine.launch_plan(study.engine, study.model, [], place(study.engine, PLANNED_PORT))
     starts_s, trials_s = _measured_times(brief)
     night = NightInputs(
         study=study.name,

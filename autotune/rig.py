@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import httpx
 import msgspec
 
-from autotune.engines.base import Engine, Fetch, Request, Where
+from autotune.engines.base import Engine, Fetch, Request
 from autotune.events import Listener
 from autotune.fleet.slots import Slot
 from autotune.load.gates import GateLimits
@@ -23,6 +23,7 @@ from autotune.space.parameters import Space
 from autotune.study.file import Study
 from autotune.study.record import Records
 from autotune.values import Config, LaunchPlan, ParamValue
+from autotune.wrappers import place, port_host
 
 FETCH_S = 20.0
 PROBE_TOKENS = 8
@@ -76,7 +77,7 @@ class Rig(msgspec.Struct, frozen=True, kw_only=True):
         if self.fixed is not None:
             return self.fixed
         spec = self.study.engine
-        where = Where(host=spec.host, port=port or fresh_port(spec.host))
+        where = place(spec, port or fresh_port(port_host(spec)))
         plan = self.engine.launch_plan(spec, self.study.model, self.flags(config), where)
         return msgspec.structs.replace(plan, env=plan.env | self.slot.env())
 

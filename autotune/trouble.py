@@ -13,6 +13,7 @@ from autotune.diagnosis.diagnose import diagnose
 from autotune.errors import NightStopped
 from autotune.rig import Rig
 from autotune.values import Diagnosis, Finding, Infeasible, Measured, Outcome, Refused, Value
+from autotune.wrappers import wrapping
 
 LOG_BYTES = 64 << 20
 ENVIRONMENT = frozenset({"port_in_use", "env_error", "oom_host", "nccl"})
@@ -90,7 +91,8 @@ def judge_trouble(rig: Rig, trouble: Trouble, log_path: Path, log: str) -> Outco
     if found.action == "discard":
         refused = Refused(findings=(Finding(gate="failed_requests", message=trouble.reason, fatal=True),))
         return Retry(reason=trouble.reason, kind=found.kind, refused=refused)
-    return Retry(reason=f"{found.kind}: {trouble.reason}", kind=found.kind, diagnosis=found)
+    shown = found.evidence[0] if found.kind == "env_error" and found.evidence else trouble.reason
+    return Retry(reason=f"{found.kind}: {shown}", kind=found.kind, diagnosis=found)
 
 
 def diagnose_trouble(rig: Rig, trouble: Trouble, log: str) -> Diagnosis:
@@ -98,6 +100,10 @@ def diagnose_trouble(rig: Rig, trouble: Trouble, log: str) -> Diagnosis:
     if trouble.timed_out == "refused":
         advice = "check engine.api_key_env and the route of the engine"
         return Diagnosis(kind="env_error", action="stop", evidence=(trouble.reason,), advice=advice, stage="warmup")
+    there = wrapping(rig.study.engine.wrapper)
+    if there and not trouble.alive and (reason := there.own_failure(trouble.exit_code, log)):
+        advice = f"see that {rig.study.engine.wrapper.kind} works by itself, and engine.wrapper in the study"
+        return Diagnosis(kind="env_error", action="retry", evidence=(reason,), advice=advice, stage="launch")
     facts = Facts(
         engine=rig.study.engine.kind,
         version=rig.version,

@@ -46,8 +46,29 @@ class Config(Value, frozen=True, kw_only=True):
         return msgspec.json.encode(self.params, order="sorted").decode()
 
 
+class Wrapper(Value, frozen=True, kw_only=True):
+    """Where the server runs: on this machine, or behind another program that starts it there.
+
+    ``kind`` is local, docker, podman, srun or ssh. ``program`` is that program, empty for its own name; ``options`` are
+    added to its arguments. ``image``, ``gpus`` (all, or numbers such as "0,1"; empty: none) and ``network`` (host, or
+    bridge with the port published) are for containers, ``destination`` is where ssh goes. ``address`` is where the
+    server is reached when that is neither this machine nor a port that ssh forwards (srun, ssh).
+    """
+
+    kind: str = "local"
+    program: str = ""
+    options: tuple[str, ...] = ()
+    image: str = ""
+    gpus: str = "all"
+    network: Literal["host", "bridge"] = "host"
+    destination: str = ""
+    address: str = ""
+
+
 class LaunchPlan(Value, frozen=True, kw_only=True):
     """How a server is started. The same value launches the trial and is rendered by export.
+
+    ``argv`` is the server's own command line, wherever ``wrapper`` puts it; ``host`` is where it is reached.
 
     ``env`` holds literal, non-secret settings. ``secret_env`` names variables whose values are taken
     from the tuner's environment when the server starts; their values are never stored.
@@ -61,6 +82,7 @@ class LaunchPlan(Value, frozen=True, kw_only=True):
     secret_env: tuple[str, ...] = ()
     api_key_env: str | None = None
     model_name: str = "default"
+    wrapper: Wrapper = Wrapper()
 
     @property
     def base_url(self) -> str:

@@ -25,6 +25,7 @@ from autotune.study.record import Begun, Records
 from autotune.trial import Ticket, run_trial
 from autotune.values import Config, Infeasible, Interrupted, LaunchPlan, Measured, Outcome, Refused, Value
 from autotune.verdict.promise import Comparison, Promise, compare, read_promise, read_score
+from autotune.wrappers import LOCAL
 
 PROMPTS = 2
 """Tells the loads of verifications apart from those of the search (0) and of the confirmation (1)."""
@@ -85,6 +86,11 @@ def prepare(ask: VerifyAsk) -> Errand:
     head = read_head(text)
     promise = _promise(ask, head)
     brief = _brief(ask, head)
+    if (kind := brief.study.engine.wrapper.kind) != LOCAL:
+        raise InputError(
+            f"{ask.script}: its server runs behind {kind}, which verify cannot end under the name of a service; "
+            "`autotune confirm` measures the same configuration on fresh starts"
+        )
     if (then := head.get("workload", "")) and then != (now := workload_text(brief.study.workload)):
         raise InputError(
             f"{ask.script}: its promise is for another load ({then}) than {brief.path.name} asks for now ({now}); "

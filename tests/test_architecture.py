@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent / "autotune"
 # Each layer may import itself and the layers before it.
 LAYERS = (
     {"errors", "values", "events", "__init__"},
-    {"space", "diagnosis", "verdict", "export", "engines", "study", "intake"},
+    {"space", "diagnosis", "verdict", "export", "engines", "study", "wrappers", "intake"},
     {"budget", "standing", "drifting"},
     {"server", "load", "search", "sim", "report"},
     {

@@ -20,10 +20,16 @@ Status 0 stands for "no answer"; a fetch never raises.
 
 
 class Where(Value, frozen=True, kw_only=True):
-    """Where the server listens."""
+    """Where the server is reached; ``listen`` is the address that it binds where that is another one."""
 
     host: str
     port: int
+    listen: str = ""
+
+    @property
+    def bind(self) -> str:
+        """The address for the server's own command line."""
+        return self.listen or self.host
 
 
 class Request(Value, frozen=True, kw_only=True):

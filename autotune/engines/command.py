@@ -47,7 +47,7 @@ class Command(FixedLimit):
     ) -> LaunchPlan:
         """See ``Engine.launch_plan``. Raises InputError for a template without ``{port}`` or with an unknown name."""
         require_command(spec.command)
-        words = {"python": sys.executable, "host": where.host, "port": str(where.port)}
+        words = {"python": sys.executable, "host": where.bind, "port": str(where.port)}
         words |= {"model": model.path} if model.path else {}
         values = {word_of(flag): render(value) for flag, value in flags}
         named = {match[1] for argument in spec.command for match in PLACEHOLDER.finditer(argument)}

@@ -19,6 +19,7 @@ import msgspec
 from autotune.engines.argv import substitute, value_of
 from autotune.study.file import EngineSpec
 from autotune.values import Value
+from autotune.wrappers import shares_files
 
 PACKAGES: Mapping[str, str] = {"sglang": "sglang", "vllm": "vllm"}
 SIMULATOR = "autotune.sim"
@@ -70,6 +71,8 @@ def find_engine(spec: EngineSpec, environ: Mapping[str, str]) -> Installed:
         return Installed(package=SIMULATOR, version=version, reason="the simulated server")
     if not package:
         return Installed(package=spec.kind, version=spec.version, reason=f"nothing is known of {spec.kind} packages")
+    if not shares_files(spec.wrapper):
+        return Installed(package=package, version=spec.version, reason=f"it runs behind {spec.wrapper.kind}")
     env = {**environ, **spec.env}
     interpreter = interpreter_of(command, env)
     if not interpreter:

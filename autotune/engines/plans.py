@@ -63,6 +63,7 @@ def finish(
         secret_env=tuple(dict.fromkeys([*spec.pass_env, *secrets])),
         api_key_env=spec.api_key_env or None,
         model_name=model_name,
+        wrapper=spec.wrapper,
     )
 
 

@@ -47,7 +47,7 @@ class SGLang:
     ) -> LaunchPlan:
         """See ``Engine.launch_plan``."""
         argv = with_flags(base_command(spec, model), flags, ALIASES)
-        argv = with_flags(argv, [("--host", where.host), ("--port", where.port)])
+        argv = with_flags(argv, [("--host", where.bind), ("--port", where.port)])
         return finish(spec, argv, where, model_name(argv, model, "--model-path", "--model"))
 
     def probe(self, plan: LaunchPlan, token_ids: Sequence[int]) -> Request:

@@ -48,7 +48,7 @@ class VLLM(FixedLimit):
     ) -> LaunchPlan:
         """See ``Engine.launch_plan``. Every switch of vLLM has a ``--no-`` form."""
         argv = with_flags(base_command(spec, model), flags, ALIASES, negate=_negated)
-        argv = with_flags(argv, [("--host", where.host), ("--port", where.port)])
+        argv = with_flags(argv, [("--host", where.bind), ("--port", where.port)])
         secrets = [API_KEY] if spec.api_key_env == API_KEY else []
         return finish(spec, argv, where, model_name(argv, model, "--model"), secrets)
 

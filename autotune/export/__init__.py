@@ -12,6 +12,7 @@ from autotune.export.compose import render_compose
 from autotune.export.kubernetes import render_kubernetes
 from autotune.export.plain import render_args, render_json
 from autotune.export.systemd import render_systemd
+from autotune.export.wrapped import placed
 
 FORMATS: dict[str, Callable[[ExportBundle], str]] = {
     "bash": render_bash,
@@ -29,7 +30,7 @@ def render(fmt: str, bundle: ExportBundle) -> str:
         near = difflib.get_close_matches(fmt, FORMATS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(FORMATS)}"
         raise InputError(f"export: format {fmt!r} is not known; {hint}")
-    return FORMATS[fmt](bundle)
+    return FORMATS[fmt](placed(fmt, bundle))
 
 
 __all__ = ["FORMATS", "ExportBundle", "Provenance", "render"]

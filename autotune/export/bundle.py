@@ -43,6 +43,7 @@ class Provenance(Value, frozen=True, kw_only=True):
     confirmed_gain: str = ""
     promise: str = ""
     baseline: str = ""
+    wrapper: str = ""
     tool: str = "autotune"
 
     def lines(self) -> tuple[tuple[str, str], ...]:
@@ -54,6 +55,7 @@ class Provenance(Value, frozen=True, kw_only=True):
             ("engine", self.engine),
             ("GPU", self.gpu),
             ("model", self.model),
+            ("runs behind", self.wrapper),
             ("workload", self.workload),
             ("parameters", self.parameters),
             ("score", self.score),

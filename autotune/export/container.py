@@ -12,6 +12,7 @@ from autotune.engines.argv import flag_name, value_of
 from autotune.errors import InputError
 from autotune.export.bundle import ExportBundle
 from autotune.values import LaunchPlan, Value
+from autotune.wrappers.container import KINDS as CONTAINERS
 
 EVERYWHERE = "0.0.0.0"
 """A container's loopback is reached by nothing outside of it."""
@@ -46,7 +47,8 @@ def contained(plan: LaunchPlan) -> Contained:
     """
     argv = tuple(_everywhere(plan))
     notes = [_address_note(plan, argv)]
-    if argv and (program := _program(argv[0])) != argv[0]:
+    # A path that was measured in a container is one of its image.
+    if argv and plan.wrapper.kind not in CONTAINERS and (program := _program(argv[0])) != argv[0]:
         notes.append(f"The program is {program} of the image; measured was {argv[0]}.")
         argv = (program, *argv[1:])
     named = next((plan.env[name] for name in VISIBLE if name in plan.env), "")

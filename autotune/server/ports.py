@@ -89,9 +89,13 @@ def _name(pid: int | None) -> str:
         return ""
 
 
-def foreign_listener(port: int, our_pids: Collection[int]) -> Listener | None:
-    """A listener on the port that is none of ours; None when there is no such one."""
-    return next((listener for listener in listeners(port) if listener.pid not in our_pids), None)
+def foreign_listener(port: int, our_pids: Collection[int], unseen: bool = False) -> Listener | None:
+    """A listener on the port that is none of ours; None when there is no such one.
+
+    ``unseen``: ours may belong to another user, so that one whose process the kernel does not tell is no stranger.
+    """
+    ours = {*our_pids, None} if unseen else our_pids
+    return next((listener for listener in listeners(port) if listener.pid not in ours), None)
 
 
 def is_listening(port: int) -> bool:

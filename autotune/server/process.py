@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import signal
@@ -10,12 +11,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
+from msgspec.structs import replace
+
 from autotune.errors import InputError, NightStopped
+from autotune.server.asking import Inside
 from autotune.server.log import REDACTED, CappedLog, LogReader, Pump
 from autotune.server.proctable import (
     MARK_NAME,
     ProcessRow,
     boot_id,
+    descendants,
     family,
     marked,
     own_line,
@@ -24,7 +29,8 @@ from autotune.server.proctable import (
 )
 from autotune.study.atomic import writing
 from autotune.study.environment import looks_secret
-from autotune.values import LaunchPlan, Value
+from autotune.values import LaunchPlan, Value, Wrapper
+from autotune.wrappers import LOCAL, SERVER_ENV, Launch, shares_files, wrapping
 
 _SHORTEST_SECRET = 4
 
@@ -60,9 +66,7 @@ def child_environment(plan: LaunchPlan, base: Mapping[str, str], mark: str) -> d
     if plan.api_key_env and not base.get(plan.api_key_env):
         raise InputError(f"environment: {plan.api_key_env} (engine.api_key_env) is not set; export it and start again")
     env = {name: value for name, value in base.items() if name in named or not looks_secret(name, value)}
-    # Last words must reach the pipe before a SIGKILL, and setproctitle must leave /proc/PID/environ (our mark) alone.
-    env |= {"PYTHONUNBUFFERED": "1", "SPT_NOENV": "1"}
-    return env | plan.env | {MARK_NAME: mark}
+    return env | SERVER_ENV | plan.env | {MARK_NAME: mark}
 
 
 def secret_values(plan: LaunchPlan, env: Mapping[str, str]) -> tuple[str, ...]:
@@ -91,6 +95,8 @@ class ServerProcess:
         self.start_ticks = row.start_ticks if row else 0
         self._known: dict[int, int] = {popen.pid: self.start_ticks}
         self._pump: Pump | None = None
+        there = wrapping(plan.wrapper)
+        self._inside = Inside(there, mark)
 
     @property
     def pid(self) -> int:
@@ -125,10 +131,21 @@ class ServerProcess:
         rows = read_table()
         candidates = [row for row in rows if row.start_ticks >= self.start_ticks]
         seeds = {row.pid for row in candidates if self._known.get(row.pid) == row.start_ticks}
-        found = family(candidates, seeds | marked(candidates, self.mark), self._protected)
+        roots = [self._inside.root] if self._inside.root else []
+        seeds |= marked(candidates, self.mark) | descendants(candidates, roots)
+        found = family(candidates, seeds, self._protected)
         members = tuple(row for row in candidates if row.pid in found)
         self._known.update(row.identity for row in members)
         return members
+
+    @property
+    def contained(self) -> bool:
+        """Whether a container holds the server, whose processes may be another user's."""
+        return self._inside.asks
+
+    def look_inside(self) -> None:
+        """Ask a container's runtime which process of this machine is its first, as long as that is not known."""
+        self._inside.ask()
 
     def reader(self) -> LogReader:
         """Reads what this start wrote, from its beginning."""
@@ -140,22 +157,30 @@ class ServerProcess:
 
     def close(self) -> None:
         """Drain the output and close pipe and file. Idempotent; what was written can still be read afterwards."""
+        if self._popen.stdin:
+            self._popen.stdin.close()
         if self._pump:
             self._pump.close()
         self.log.close()
 
 
 def start(plan: LaunchPlan, log_path: Path, mark: str, base_env: Mapping[str, str] | None = None) -> ServerProcess:
-    """Start the plan's argv, without a shell, as the leader of a new session.
+    """Start the plan's argv, behind its wrapper where it has one, without a shell, as the leader of a new session.
 
     Raises NightStopped when the program cannot be run at all, StartFailed when no process can be started now,
     InputError when its API key is not set.
     """
-    env = child_environment(plan, os.environ if base_env is None else base_env, mark)
+    base_env = os.environ if base_env is None else base_env
+    env = child_environment(plan, base_env, mark)
+    there = wrapping(plan.wrapper)
+    launch = there.launch(plan, mark) if there else Launch(argv=plan.argv)
+    fed = _feed(launch, env)
+    # A client is no server: what the plan sets for the one could break the other.
+    own = env if shares_files(plan.wrapper) else child_environment(replace(plan, env={}), base_env, mark)
     with writing(log_path):
         log = CappedLog(log_path)
     try:
-        popen = _popen(plan, env)
+        popen = _popen(launch, plan.wrapper, own)
     except BaseException:
         log.close()
         raise
@@ -163,6 +188,9 @@ def start(plan: LaunchPlan, log_path: Path, mark: str, base_env: Mapping[str, st
         process = ServerProcess(popen, plan, mark, log)
         assert popen.stdout is not None
         process.pump_from(popen.stdout, secret_values(plan, env))
+        if popen.stdin is not None:
+            with contextlib.suppress(OSError):  # a client that has ended already says why in its log
+                popen.stdin.write(fed)
     except BaseException:
         os.killpg(popen.pid, signal.SIGKILL)
         popen.wait()
@@ -170,11 +198,22 @@ def start(plan: LaunchPlan, log_path: Path, mark: str, base_env: Mapping[str, st
     return process
 
 
-def _popen(plan: LaunchPlan, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _feed(launch: Launch, env: Mapping[str, str]) -> bytes:
+    """The variables for a client's standard input, a line each, and the empty line that ends them."""
+    lines = [f"{name}={env[name]}" for name in launch.fed or () if name in env]
+    if broken := next((line for line in lines if "\n" in line), None):
+        raise InputError(
+            f"study file: the value of {broken.partition('=')[0]} has a line break, which cannot be handed to another "
+            "host; set it there"
+        )
+    return "".join(f"{line}\n" for line in (*lines, "")).encode()
+
+
+def _popen(launch: Launch, wrapper: Wrapper, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
-            plan.argv,
-            stdin=subprocess.DEVNULL,
+            launch.argv,
+            stdin=subprocess.DEVNULL if launch.fed is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             bufsize=0,
@@ -182,8 +221,9 @@ def _popen(plan: LaunchPlan, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
             start_new_session=True,
         )
     except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
+        key = "engine.command" if wrapper.kind == LOCAL else "engine.wrapper.program"
         raise NightStopped(
-            f"server: {plan.argv[0]} cannot be run ({error.strerror}); correct engine.command in the study file"
+            f"server: {launch.argv[0]} cannot be run ({error.strerror}); correct {key} in the study file"
         ) from error
     except OSError as error:
         raise StartFailed(

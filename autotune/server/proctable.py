@@ -15,7 +15,8 @@ from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
-MARK_NAME = "AUTOTUNE_TRIAL"
+from autotune.wrappers.base import MARK_NAME as MARK_NAME
+
 _MARK_PREFIX = f"{MARK_NAME}=".encode()
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -105,6 +106,19 @@ def family(rows: Collection[ProcessRow], seeds: Collection[int], protected: Coll
     first = {row.pid for row in rows if row.pid in seeds and row.pid not in protected}
     sids = {row.sid for row in rows if row.pid in first} - foreign_sids
     return first | {row.pid for row in rows if row.sid in sids and row.pid not in protected}
+
+
+def descendants(rows: Collection[ProcessRow], roots: Collection[tuple[int, int]]) -> set[int]:
+    """The pids of ``roots`` (pid and start) that live, and of all below them.
+
+    In a container an orphan goes to its first process, so nobody leaves the tree.
+    """
+    found = {row.pid for row in rows if row.identity in roots}
+    fresh = found
+    while fresh:
+        fresh = {row.pid for row in rows if row.ppid in fresh} - found
+        found |= fresh
+    return found
 
 
 def own_line() -> frozenset[int]:

@@ -13,13 +13,15 @@ from autotune.server import ports
 from autotune.server.cancel import Waiting
 from autotune.server.gpu import GpuLimits, GpuProbe, GpuReturn, NoGpu, used_by_device, wait_for_baseline
 from autotune.server.log import LogReader
+from autotune.server.outside import end_everywhere
 from autotune.server.process import ServerIdentity, ServerProcess, start
 from autotune.server.proctable import read_row
 from autotune.server.readiness import Answer, Blocked, Cancelled, Probe, Ready, StartLimits, StartOutcome
 from autotune.server.starting import HttpProber, OnVitals, Vitals, wait_ready
-from autotune.server.stop import StopLimits, StopReport, stop_all
+from autotune.server.stop import StopLimits, StopReport
 from autotune.server.watchdog import Alarm, LoadFacts, LoadLimits, LoadWatch
 from autotune.values import LaunchPlan, Value
+from autotune.wrappers import listens
 
 _CANCELLED_S = 5.0
 _PORT_S = 5.0
@@ -82,7 +84,7 @@ class LoadGuard:
         if now_s - self._looked_s >= 1.0:
             self._looked_s = now_s
             self._lost = sum(not _lives(pid, ticks) for pid, ticks in self._members)
-            self._listening = ports.is_listening(self._process.plan.port)
+            self._listening = _port_open(self._process.plan)
         facts = LoadFacts(
             tokens=tokens,
             in_flight=in_flight,
@@ -91,6 +93,11 @@ class LoadGuard:
             listening=self._listening,
         )
         return self._watch.check(facts, now_s)
+
+
+def _port_open(plan: LaunchPlan) -> bool:
+    """Whether somebody listens, as far as this machine can tell without asking."""
+    return listens(plan.wrapper) != "here" or ports.is_listening(plan.port)
 
 
 def _lives(pid: int, start_ticks: int) -> bool:
@@ -130,6 +137,7 @@ class RunningServer:
 
     def vitals(self) -> Vitals:
         assert self.process is not None
+        self.process.look_inside()
         return Vitals(
             log_bytes=self.process.log_bytes,
             cpu_s=sum(row.cpu_s for row in self.process.members()),
@@ -142,6 +150,8 @@ class RunningServer:
     def intruder(self) -> Blocked | None:
         """Whoever listens on our port and is not ours."""
         port = self.plan.port
+        if listens(self.plan.wrapper) != "here":  # nothing here would tell ours from a stranger's
+            return None
         if not ports.is_listening(port) or not (self._foreign() and (foreign := self._foreign())):
             return None
         return Blocked(kind="port_in_use", reason=f"on port {port} listens {foreign}, not our server")
@@ -149,7 +159,9 @@ class RunningServer:
     def _foreign(self) -> ports.Listener | None:
         """One look; a child that ours forks meanwhile may look foreign once."""
         assert self.process is not None
-        return ports.foreign_listener(self.plan.port, {row.pid for row in self.process.members()})
+        self.process.look_inside()
+        ours = {row.pid for row in self.process.members()}
+        return ports.foreign_listener(self.plan.port, ours, unseen=self.process.contained)
 
     def bring_up(self, probe: Probe) -> StartOutcome:
         """Look that all is free, start, wait for a generation, and see that it was our process that answered."""
@@ -174,7 +186,8 @@ class RunningServer:
             return self.teardown
         patience = _Patience(self._seams.waiting)
         try:
-            report = stop_all(self.process.members, self._options.stop, patience, self._seams.waiting.clock)
+            clock, limits = self._seams.waiting.clock, self._options.stop
+            report = end_everywhere(self.plan.wrapper, self.process.mark, self.process.members, limits, patience, clock)
             if self._prober:
                 self._prober.end(wait_s=1.0)
         finally:
@@ -186,7 +199,7 @@ class RunningServer:
         return self.teardown
 
     def _obstacle(self) -> Blocked | Cancelled | None:
-        if not ports.is_free(self.plan.host, self.plan.port):
+        if not self._port_free():
             who = ", ".join(map(str, ports.listeners(self.plan.port))) or "nobody visible"
             return Blocked(kind="port_in_use", reason=f"port {self.plan.port} is taken by {who}")
         if self._baseline is None:
@@ -210,11 +223,15 @@ class RunningServer:
             lambda: {row.pid for row in process.members()},
         )
 
+    def _port_free(self) -> bool:
+        """Whether the server can have its port; on another machine the start shows it."""
+        return listens(self.plan.wrapper) == "apart" or ports.is_free(self.plan.host, self.plan.port)
+
     def _wait_for_port(self) -> bool:
         clock = self._seams.waiting.clock
         # A port that somebody else took does not come back.
         end_s = clock.now() + (0.0 if isinstance(self.start, Blocked) else _PORT_S)
-        while not (free := ports.is_free(self.plan.host, self.plan.port)) and clock.now() < end_s:
+        while not (free := self._port_free()) and clock.now() < end_s:
             self._seams.waiting.pause()
         return free
 

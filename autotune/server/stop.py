@@ -111,10 +111,8 @@ def orphan_members(identities: Iterable[ServerIdentity], study_id: str = "") -> 
     return tuple(row for row in rows if row.pid in found)
 
 
-def reap_orphans(
-    identities: Iterable[ServerIdentity], limits: StopLimits | None = None, study_id: str = "", hurry: Hurry = never
-) -> StopReport:
-    """Stop the servers of a dead tuner. Call it under the study's lock: nobody else may run this study."""
+def orphans(identities: Iterable[ServerIdentity], study_id: str = "") -> Members:
+    """The members of a stop that ends what ``orphan_members`` finds, and all who ever were that."""
     recorded = tuple(identities)
     known: set[tuple[int, int]] = set()
 
@@ -127,4 +125,11 @@ def reap_orphans(
         known.update(row.identity for row in live)
         return live
 
-    return stop_all(members, limits or StopLimits(), hurry)
+    return members
+
+
+def reap_orphans(
+    identities: Iterable[ServerIdentity], limits: StopLimits | None = None, study_id: str = "", hurry: Hurry = never
+) -> StopReport:
+    """Stop the processes of a dead tuner. Call it under the study's lock: nobody else may run this study."""
+    return stop_all(orphans(identities, study_id), limits or StopLimits(), hurry)

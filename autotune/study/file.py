@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from autotune.study.workload import Workload as Workload
-from autotune.values import ParamValue, Value
+from autotune.values import ParamValue, Value, Wrapper
 
 
 class EngineSpec(Value, frozen=True, kw_only=True):
@@ -21,7 +21,7 @@ class EngineSpec(Value, frozen=True, kw_only=True):
     names variables (secrets among them) that the server inherits from the tuner's environment in
     addition to the ordinary ones, and whose values are never stored.
     ``read_back`` and ``counters`` say where a server of kind ``command`` tells its values, in the form of
-    ``engines.told``.
+    ``engines.told``. ``wrapper`` says where it runs.
     """
 
     kind: str = "sglang"
@@ -34,6 +34,7 @@ class EngineSpec(Value, frozen=True, kw_only=True):
     admin_key_env: str = ""
     read_back: dict[str, str] = {}
     counters: dict[str, str] = {}
+    wrapper: Wrapper = Wrapper()
 
 
 class ModelSpec(Value, frozen=True, kw_only=True):

@@ -11,6 +11,7 @@ from autotune.study.problem import Known as Known
 from autotune.study.problem import Problem as Problem
 from autotune.study.problem import Rule, one_of
 from autotune.study.workload_rules import WORKLOAD_RULES
+from autotune.study.wrapper_rules import wrapper_rules
 from autotune.values import Value
 
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -222,6 +223,7 @@ RULES: tuple[Rule, ...] = (
     _name,
     _seed_and_storage,
     _engine,
+    wrapper_rules,
     _spans,
     _overrides,
     *WORKLOAD_RULES,

@@ -13,6 +13,7 @@ import pytest
 from autotune import night, trial
 from autotune.rig import Rig
 from tests.nights import WIDE
+from tests.wrappers.conftest import doubles as doubles
 
 from .cells import BRAND, DEADLINE_S, Cell, Limits, copy_seed, left_over
 

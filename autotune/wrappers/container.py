@@ -1,0 +1,95 @@
+"""Containers: ``docker run`` and ``podman run`` in the foreground, known by their name.
+
+The client is only a window: killed, it leaves its container running, so a stop goes to the runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from autotune.values import LaunchPlan, Wrapper
+from autotune.wrappers.base import MARK_NAME, SERVER_ENV, Argv, Launch, Listens, belongs, first_line, name_of
+
+KINDS = ("docker", "podman")
+_RUNTIME_FAILED = 125
+"""The runtime's own exit code: it could not start the container (docker-run(1), podman-run(1))."""
+
+
+class Container:
+    """See ``Wrapping``."""
+
+    def __init__(self, wrapper: Wrapper) -> None:
+        self._wrapper = wrapper
+        self._program = wrapper.program or wrapper.kind
+
+    @property
+    def listens(self) -> Listens:
+        return "here" if self._wrapper.network == "host" else "published"
+
+    def launch(self, plan: LaunchPlan, mark: str) -> Launch:
+        return Launch(argv=self._run(plan, name_of(mark), {**SERVER_ENV, MARK_NAME: mark}))
+
+    def served(self, plan: LaunchPlan, name: str) -> LaunchPlan:
+        return replace(plan, argv=self._run(plan, name, SERVER_ENV), env={})
+
+    def find(self, mark: str) -> tuple[Argv, ...]:
+        names = ("--filter", f"name={name_of(mark)}", "--format", "{{.Names}}")
+        return ((self._program, "ps", "--all", *names),)
+
+    def left(self, output: str, mark: str) -> tuple[str, ...]:
+        # A runtime's filter is a pattern that may match in the middle; a name is either ours or not.
+        return tuple(name for name in output.replace(",", "\n").split() if belongs(name, mark))
+
+    def stop(self, left: Sequence[str], mark: str, term_s: float) -> tuple[Argv, ...]:
+        return ((self._program, "stop", "--time", str(max(1, round(term_s))), *left),)
+
+    def kill(self, left: Sequence[str], mark: str) -> tuple[Argv, ...]:
+        return ((self._program, "rm", "--force", *left),)
+
+    def inside(self, mark: str) -> Argv | None:
+        return (self._program, "inspect", "--format", "{{.State.Pid}} {{.Id}}", name_of(mark))
+
+    def own_failure(self, exit_code: int | None, log: str) -> str:
+        if exit_code != _RUNTIME_FAILED:
+            return ""
+        told = first_line(log, "docker:", "Error", "error", "Unable", "Cannot", "unknown flag", "time=")
+        return f"{self._program} could not start the container: {told or f'exit code {exit_code}'}"
+
+    def describe(self, name: str) -> str:
+        return f"container {name}"
+
+    def _run(self, plan: LaunchPlan, name: str, env: dict[str, str]) -> Argv:
+        wrapper = self._wrapper
+        program, *arguments = plan.argv
+        network = ("--network", "host") if wrapper.network == "host" else ("--publish", published(plan))
+        variables = (*(f"{key}={value}" for key, value in {**env, **plan.env}.items()), *passed(plan))
+        return (
+            *(self._program, "run", "--rm", "--name", name, *network),
+            *(word for variable in variables for word in ("--env", variable)),
+            *self._gpus(),
+            *wrapper.options,
+            *("--entrypoint", program, wrapper.image, *arguments),
+        )
+
+    def _gpus(self) -> Iterator[str]:
+        gpus = self._wrapper.gpus
+        if self._wrapper.kind == "podman":
+            # By the Container Device Interface, which docker's --gpus does without.
+            for gpu in filter(None, gpus.split(",")):
+                yield from ("--device", f"nvidia.com/gpu={gpu}")
+        elif gpus:
+            # docker reads the value as CSV, in which a comma needs quotes.
+            yield from ("--gpus", "all" if gpus == "all" else f'"device={gpus}"')
+
+
+def passed(plan: LaunchPlan) -> tuple[str, ...]:
+    """Variables that are passed on by name: their values are never on a command line."""
+    return tuple(dict.fromkeys([*plan.secret_env, *([plan.api_key_env] if plan.api_key_env else [])]))
+
+
+def published(plan: LaunchPlan) -> str:
+    """The port as docker publishes it: the same number on both sides."""
+    host = f"[{plan.host}]" if ":" in plan.host else plan.host
+    return f"{host}:{plan.port}:{plan.port}"

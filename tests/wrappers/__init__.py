@@ -1,0 +1,1 @@
+"""Wrappers: their command lines, and servers behind doubles that speak the same ones."""
