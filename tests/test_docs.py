@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -15,7 +17,9 @@ import typer
 from autotune.cli.app import app
 from autotune.search.samplers import SAMPLERS
 from autotune.study.file import Study
-from tools.commands import PAGE, page
+from tools.cli_model import commands
+from tools.commands import MORE, pages
+from tools.manual import escape
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -83,9 +87,42 @@ def test_every_package_and_module_has_its_place() -> None:
     assert sorted(name for name in names if f"`{name}`" not in text) == []
 
 
-def test_commands_page_is_the_command_line() -> None:
-    """docs/commands.md is what `python -m tools.commands` writes."""
-    assert PAGE.read_text() == page(), "run `python -m tools.commands`"
+def test_command_pages_and_manual_are_the_command_line() -> None:
+    """docs/commands/ and docs/man/ are what `python -m tools.commands` writes, and nothing else is there."""
+    written = pages()
+    folders = {path.parent for path in written}
+    assert {path for folder in folders for path in folder.iterdir()} == set(written), "run `python -m tools.commands`"
+    assert [path.name for path, text in written.items() if path.read_text() != text] == []
+
+
+def test_every_command_has_a_page_that_says_more() -> None:
+    """A generated page alone explains nothing."""
+    assert {each.name for each in commands()} == set(MORE)
+
+
+@pytest.mark.parametrize("text", ["-x", ".so /etc/passwd", "a \\fBb", "'quoted'"])
+def test_the_manual_prints_what_was_said(text: str) -> None:
+    """No help text becomes a request or an escape of roff."""
+    page = f".TH X 1\n.SH Y\n{escape(text)}\n"
+    assert text in _formatted(page)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "man").iterdir()), ids=lambda p: p.name)
+def test_manual_pages_are_sound(path: Path) -> None:
+    """groff finds nothing to warn of, and the page has what a manual page has."""
+    shown = _formatted(path.read_text())
+    for section in ("NAME", "SYNOPSIS", "DESCRIPTION", "EXIT STATUS", "SEE ALSO"):
+        assert section in shown
+
+
+def _formatted(page: str) -> str:
+    groff = shutil.which("groff")
+    if groff is None:
+        pytest.skip("groff is not installed")
+    argv = [groff, "-man", "-ww", "-Tutf8", "-P-c", "-P-b", "-P-u"]
+    done = subprocess.run(argv, input=page, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return done.stdout
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda p: str(p.relative_to(ROOT)))

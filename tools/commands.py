@@ -1,22 +1,41 @@
-"""Writes docs/commands.md from the command line itself: ``python -m tools.commands``."""
+"""Writes docs/commands/ and docs/man/ from the command line itself: ``python -m tools.commands``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
-import typer
+from tools.cli_model import Command, Option, commands
+from tools.manual import manual
 
-from autotune.cli.app import app
-
-PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
+DOCS = Path(__file__).parent.parent / "docs"
 HEAD = """# Commands
 
 Written by `python -m tools.commands` from the command line itself; a test compares the two. `STUDY` is the path of a
-study file, or the name of a shipped one. Exit codes are in the [README](../README.md#exit-codes).
+study file, or the name of a shipped one. Exit codes are in the [README](../../README.md#exit-codes). The same pages are
+installed as manual pages: `man autotune`, `man autotune-tune`. `autotune --install-completion` completes commands and
+options in bash, zsh and fish.
+
+| command | |
+| --- | --- |
 """
-TAIL = """## autotune sim
+MORE = {
+    "tune": ("../tune.md", "../resume.md", "../unattended.md"),
+    "resume": ("../resume.md",),
+    "confirm": ("../confirm.md",),
+    "status": ("../watching.md",),
+    "plan": ("../tune.md", "../search-space.md"),
+    "doctor": ("../tune.md", "../troubleshooting.md"),
+    "export": ("../export.md",),
+    "diagnose": ("../diagnose.md",),
+    "repair": ("../resume.md", "../troubleshooting.md"),
+    "bench": ("../watching.md", "../confirm.md"),
+    "report": ("../watching.md", "../confirm.md"),
+    "watch": ("../watching.md",),
+    "verify": ("../export.md",),
+    "init": ("../study.md",),
+}
+"""The pages that say more of a command."""
+SIM = """# autotune sim
 
 A simulated inference server, with SGLang's routes, flags and log lines. It is no night's command: a study names it in
 `engine.command`, as `studies/demo.toml` does. Beside SGLang's own flags it takes `--sim-...` ones for the machine, its
@@ -24,52 +43,49 @@ speed and noise, and faults; `autotune sim --sim-help` lists them.
 """
 
 
-def page() -> str:
-    """The text of the page: a section a command, in the order of ``autotune --help``."""
-    group: Any = typer.main.get_command(app)
-    sections = [_section(name, command) for name, command in group.commands.items() if not command.hidden]
-    return "\n".join([HEAD, *sections, TAIL])
+def pages() -> dict[Path, str]:
+    """Every generated file and its text."""
+    found = commands()
+    rows = [f"| [autotune {each.name}]({each.name}.md) | {each.about} |" for each in found]
+    rows.append("| [autotune sim](sim.md) | A simulated inference server, for studies that need no GPU. |")
+    folder = DOCS / "commands"
+    written = {folder / "README.md": HEAD + "\n".join(rows) + "\n", folder / "sim.md": SIM}
+    written |= {folder / f"{each.name}.md": _page(each) for each in found}
+    return written | {DOCS / "man" / name: text for name, text in manual(found).items()}
 
 
-def _section(name: str, command: Any) -> str:
-    arguments = [p for p in command.params if p.param_type_name == "argument"]
-    options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
-    usage = " ".join(["autotune", name, *(str(p.metavar) for p in arguments), *(["[OPTIONS]"] if options else [])])
-    lines = [f"## autotune {name}", "", " ".join(command.help.split()), "", f"    {usage}", ""]
-    if options:
-        lines += ["| option | default | |", "| --- | --- | --- |", *(_row(option) for option in options), ""]
-    return "\n".join(lines)
+def _page(command: Command) -> str:
+    lines = [f"# autotune {command.name}", "", command.about, "", f"    autotune {command.synopsis}", ""]
+    told = [argument for argument in command.arguments if argument.text]
+    if told:
+        lines += ["| argument | |", "| --- | --- |"]
+        lines += [f"| `{argument.spellings[0]}` | {_cell(argument.text)} |" for argument in told] + [""]
+    if command.options:
+        lines += ["| option | default | |", "| --- | --- | --- |", *map(_row, command.options), ""]
+    links = ", ".join(f"[{Path(page).stem}]({page})" for page in MORE.get(command.name, ()))
+    return "\n".join([*lines, f"More: {links}." if links else "", "All: [commands](README.md)."]) + "\n"
 
 
-def _row(option: Any) -> str:
-    value = "" if option.is_flag else f" {option.name.upper()}"
-    spelling = " / ".join(f"`{text}{value}`" for text in _spellings(option))
-    return f"| {spelling} | {_default(option)} | {_one_line(option.help or '')} |"
+def _row(option: Option) -> str:
+    spelling = " / ".join(f"`{text}`" for text in option.spellings)
+    default = option.default if option.default in ("", "required") else f"`{option.default}`"
+    return f"| {spelling} | {default} | {_cell(option.text)} |"
 
 
-def _spellings(option: Any) -> Iterator[str]:
-    yield from option.opts
-    yield from option.secondary_opts
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
-def _default(option: Any) -> str:
-    if option.required:
-        return "required"
-    if option.is_flag and option.secondary_opts:
-        return f"`{option.opts[0] if option.default else option.secondary_opts[0]}`"
-    if option.default is None or option.default == "" or option.is_flag:
-        return ""
-    return f"`{_joined(option.default)}`"
-
-
-def _joined(value: Any) -> str:
-    many = isinstance(value, Iterable) and not isinstance(value, str)
-    return " ".join(str(part) for part in value) if many else str(value)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+def main() -> None:
+    """Write them all, and remove pages of commands that are gone."""
+    written = pages()
+    for folder in {path.parent for path in written}:
+        folder.mkdir(exist_ok=True)
+        for old in set(folder.iterdir()) - set(written):
+            old.unlink()
+    for path, text in written.items():
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    main()
