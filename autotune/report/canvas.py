@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 # Stand-ins of the drawing, replaced by the page's CSS variables. Small enough for a phone at 1:1.
 INK, MUTED, GRID, PANEL = "#010101", "#020202", "#030303", "#040404"
-ACCENT, GOOD, BAD, SECOND = "#050505", "#060606", "#070707", "#080808"
+ACCENT, GOOD, BAD, SECOND, THIRD = "#050505", "#060606", "#070707", "#080808", "#090909"
 VARIABLES = {
     INK: "ink",
     MUTED: "muted",
@@ -24,6 +24,7 @@ VARIABLES = {
     GOOD: "good",
     BAD: "bad",
     SECOND: "second",
+    THIRD: "third",
 }
 SIZE = (4.7, 2.9)
 STYLE: dict[str, Any] = {

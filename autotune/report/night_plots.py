@@ -7,7 +7,7 @@ import math
 import numpy as np
 from matplotlib.axes import Axes
 
-from autotune.report.canvas import ACCENT, BAD, GOOD, GRID, INK, MUTED, SECOND, SIZE, Canvas, numbers
+from autotune.report.canvas import ACCENT, BAD, GOOD, GRID, INK, MUTED, SECOND, SIZE, THIRD, Canvas, numbers
 from autotune.report.facts import Facts
 from autotune.report.plots import REACH, metric_words
 from autotune.report.times import TIME_PARTS, baselines, where_time_went
@@ -15,7 +15,7 @@ from autotune.report.tradeoff import Point, Tradeoff
 from autotune.report.tradeoff import tradeoff as loads_of
 from autotune.verdict.schedule import BASELINE
 
-PART_COLOURS = (SECOND, GRID, ACCENT, MUTED, BAD, INK, GOOD)
+PART_COLOURS = (SECOND, GRID, ACCENT, THIRD, MUTED, BAD, INK, GOOD)
 NAMED_POINTS = 6
 """More names than these on a front hide it."""
 
@@ -67,7 +67,7 @@ def _front(axes: Axes, found: Tradeoff) -> None:
     several = bool(found.curves())
     spots: dict[tuple[float, float], list[str]] = {}
     for point in found.front:
-        name = f"{point.trial} at {point.concurrency}" if several else str(point.trial)
+        name = point.name if several else str(point.trial)
         spots.setdefault((point.latency_s, point.throughput), []).append(name)
     if len(spots) <= NAMED_POINTS:
         for spot, names in spots.items():

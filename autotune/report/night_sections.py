@@ -25,7 +25,7 @@ def _tradeoff(facts: Facts) -> str:
     found = tradeoff(facts)
     if found is None:
         return ""
-    curves = "A curve per start, a point per concurrency. " if found.curves() else ""
+    curves = "A curve per start, a point per load. " if found.curves() else ""
     drifted = "These are figures as measured, before drift was taken out." if facts.drift.corrected else ""
     caption = f"{curves}Front: what no other load beats in both, named by trial. {drifted}".strip()
     return figure("tradeoff", plots.tradeoff(facts), "Throughput against latency", caption)

@@ -7,7 +7,16 @@ from datetime import datetime
 from autotune.report.facts import Facts
 from autotune.values import Infeasible, Measured, TrialResult, Value
 
-TIME_PARTS = ("start", "warm-up", "measure", "stop", "lost to failures", "refused or cut off", "confirmation")
+TIME_PARTS = (
+    "start",
+    "warm-up",
+    "measure",
+    "live limits",
+    "stop",
+    "lost to failures",
+    "refused or cut off",
+    "confirmation",
+)
 
 
 class BaselineSeen(Value, frozen=True, kw_only=True):
@@ -28,7 +37,9 @@ def where_time_went(facts: Facts) -> dict[str, float]:
             warm = min(seen.warmup_s, times.load_s)
             parts["start"] += times.prepare_s + times.start_s
             parts["warm-up"] += warm
-            parts["measure"] += times.load_s - warm
+            live = min(sum(one.load_s for one in result.outcome.live), times.load_s - warm)
+            parts["live limits"] += live
+            parts["measure"] += times.load_s - warm - live
             parts["stop"] += times.stop_s
         else:
             lost = "lost to failures" if isinstance(result.outcome, Infeasible) else "refused or cut off"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from autotune.report.facts import Facts
@@ -13,13 +14,22 @@ THROUGHPUT = "output_throughput_tok_s"
 
 
 class Point(Value, frozen=True, kw_only=True):
-    """One load as it was measured. ``concurrency`` 0 is an open loop; ``refused`` did not pass the gates."""
+    """One load as it was measured. ``concurrency`` 0 is an open loop; ``refused`` did not pass the gates.
+
+    ``limit`` is a running limit that was set while the server ran; None: the one that it started with.
+    """
 
     trial: int
     concurrency: int
     throughput: float
     latency_s: float
     refused: bool = False
+    limit: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Trial and load, for a label."""
+        return f"{self.trial} at {self.concurrency}" if self.limit is None else f"{self.trial}, limit {self.limit}"
 
     def beats(self, other: Point) -> bool:
         """No worse in both figures, and better in one."""
@@ -39,12 +49,12 @@ class Tradeoff(Value, frozen=True, kw_only=True):
     limit: float | None = None
 
     def curves(self) -> dict[int, tuple[Point, ...]]:
-        """Trials with several loads, each as its valid points by concurrency."""
+        """Trials with several loads, each as its valid points by concurrency, then by limit."""
         found: dict[int, list[Point]] = {}
         for point in self.points:
             if not point.refused:
                 found.setdefault(point.trial, []).append(point)
-        return {n: tuple(sorted(seen, key=lambda p: p.concurrency)) for n, seen in found.items() if len(seen) > 1}
+        return {n: tuple(sorted(seen, key=_weight)) for n, seen in found.items() if len(seen) > 1}
 
 
 def tradeoff(facts: Facts) -> Tradeoff | None:
@@ -61,17 +71,24 @@ def tradeoff(facts: Facts) -> Tradeoff | None:
 def _points(facts: Facts, result: TrialResult, latency: str) -> Iterator[Point]:
     if not isinstance(result.outcome, Measured):
         return
-    own = facts.workload.concurrency, result.outcome.measurement.steady, ()
-    loads = [(level.concurrency, level.steady, level.refused) for level in result.outcome.curve] or [own]
-    for concurrency, steady, refused in loads:
+    outcome, concurrency = result.outcome, facts.workload.concurrency
+    own = [(concurrency, None, outcome.measurement.steady, ())]
+    levels = [(level.concurrency, None, level.steady, level.refused) for level in outcome.curve]
+    live = [(concurrency, one.limit, one.steady, one.refused) for one in outcome.live]
+    for at, limit, steady, refused in (*(levels or own), *live):
         if steady.get(latency, 0.0) > 0 and THROUGHPUT in steady:
             yield Point(
                 trial=result.number,
-                concurrency=concurrency,
+                concurrency=at,
                 throughput=steady[THROUGHPUT],
                 latency_s=steady[latency],
                 refused=bool(refused),
+                limit=limit,
             )
+
+
+def _weight(point: Point) -> tuple[int, float]:
+    return point.concurrency, math.inf if point.limit is None else point.limit
 
 
 def _front(points: tuple[Point, ...]) -> tuple[Point, ...]:

@@ -1,9 +1,11 @@
 """Tests of where a night went."""
 
+import msgspec
 import pytest
 
 from autotune.report.times import baselines, where_time_went
-from tests.report.builders import drifting_night, whole_night
+from autotune.values import LiveFigures
+from tests.report.builders import drifting_night, facts, measured, trial, whole_night
 
 
 def test_where_the_time_went_adds_up() -> None:
@@ -30,3 +32,11 @@ def test_baselines_are_as_measured() -> None:
     night = drifting_night()
     assert night.drift.corrected
     assert baselines(night)[-1].score < 0.8 * baselines(night)[0].score
+
+
+def test_live_limits_have_their_own_part() -> None:
+    """Loads at other limits of the same start are told apart from the trial's own."""
+    outcome = measured(1000.0)
+    live = LiveFigures(limit=64, score=outcome.score, steady={}, load_s=6.0)
+    parts = where_time_went(facts(trial(0, {}, msgspec.structs.replace(outcome, live=(live,)))))
+    assert (parts["warm-up"], parts["live limits"], parts["measure"]) == (5.0, 6.0, 9.0)

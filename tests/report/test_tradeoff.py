@@ -4,7 +4,7 @@ import msgspec
 
 from autotune.report.tradeoff import tradeoff
 from autotune.study.file import Objective
-from autotune.values import LevelFigures, Measured
+from autotune.values import LevelFigures, LiveFigures, Measured
 from tests.report.builders import curved_night, facts, measured, out_of_memory, trial, whole_night
 
 
@@ -60,3 +60,14 @@ def test_without_latencies_there_is_no_tradeoff() -> None:
     )
     assert isinstance(silent, Measured)
     assert tradeoff(facts(trial(0, {}, silent), objective=Objective())) is None
+
+
+def test_limits_set_on_a_running_server_are_points_of_its_curve() -> None:
+    """A smaller limit is a lighter load of the same start, and has its limit in its name."""
+    outcome = measured(1000.0)
+    steady = {"output_throughput_tok_s": 700.0, "tpot_p50_s": 0.01}
+    live = LiveFigures(limit=64, score=outcome.score, steady=steady, load_s=5.0)
+    found = tradeoff(facts(trial(3, {}, msgspec.structs.replace(outcome, live=(live,)))))
+    assert found is not None
+    assert [p.name for p in found.curves()[3]] == ["3, limit 64", "3 at 8"]
+    assert [p.trial for p in found.front] == [3, 3]
