@@ -193,13 +193,21 @@ def space_of(kind: str) -> Space:
 def make(wish: Wish, gathered: Gathered, seen: Seen) -> tuple[Draft, str]:
     """The draft and the text of its study file, which is checked as any other. Raises InputError."""
     kind = gathered.launch.kind if gathered.launch else known_engine(wish)
-    made = draft(wish, gathered, seen, space_of(kind))
+    made = _with_dataset(draft(wish, gathered, seen, space_of(kind)))
     text = render_study(made)
     try:
         parse_study(text, known_names())
     except Problem as problem:
         raise InputError(f"the study would not be valid: {problem}") from None
     return made, text
+
+
+def _with_dataset(made: Draft) -> Draft:
+    """A data set that lies here by its full path: the study file may go elsewhere."""
+    path = Path(str(made.workload.get("dataset") or ""))
+    if path.is_absolute() or not path.is_file():
+        return made
+    return msgspec.structs.replace(made, workload={**made.workload, "dataset": str(path.absolute())})
 
 
 def write_new(path: Path, text: str) -> None:

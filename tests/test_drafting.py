@@ -220,3 +220,13 @@ def test_every_string_survives_the_file(words: list[str]) -> None:
     study = parse_study(content, known_names())
     assert study.engine.env == {"A": words[0]}
     assert study.model.path == words[-1]
+
+
+def test_a_data_set_is_found_wherever_the_study_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its full path; its lengths are its own, so none are asked."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "q.jsonl").write_text('{"prompt": "hello"}\n')
+    wish = Wish(engine="sglang", model="m", workload={"kind": "jsonl", "dataset": "q.jsonl", "concurrency": 4})
+    assert not [q for q in questions(wish, Gathered(), Seen()) if "tokens" in q.key]
+    text_made = make(wish, Gathered(), Seen())[1]
+    assert parse_study(text_made, known_names()).workload.dataset == str(tmp_path / "q.jsonl")

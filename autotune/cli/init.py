@@ -32,6 +32,8 @@ def init(
     engine: Annotated[str | None, typer.Option(help="sglang or vllm; left out: the one that is installed.")] = None,
     model: Annotated[str | None, typer.Option(help="The model's folder, or its name.")] = None,
     tensor_parallel: Annotated[int | None, typer.Option(min=1, help="GPUs for one server.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Kind of the workload, as workload.kind.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="The file of a sharegpt, jsonl or trace workload.")] = None,
     input_tokens: Annotated[int | None, typer.Option(help="Length of a prompt.")] = None,
     output_tokens: Annotated[int | None, typer.Option(help="Length of a reply.")] = None,
     concurrency: Annotated[int | None, typer.Option(help="Requests in flight.")] = None,
@@ -44,6 +46,8 @@ def init(
     if study is not None and study.exists():
         raise InputError(f"{study}: exists already and is not overwritten; give another name, or move it away")
     told: dict[str, Setting | None] = {
+        "kind": kind,
+        "dataset": dataset,
         "input_tokens": input_tokens,
         "output_tokens": output_tokens,
         "concurrency": concurrency,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from autotune.errors import InputError
+from autotune.intake.dataset import Row, dataset_of
+from autotune.intake.numbers import number, whole
 from autotune.intake.remark import Remark
 from autotune.values import Value
 
-Row = Mapping[str, Any]
 RESULT_KEYS = frozenset({"duration", "completed", "total_output_tokens"})
 """What every result has, and no list of options."""
 _RANDOM = frozenset({"random", "random-ids", "random_ids", ""})
@@ -50,7 +51,7 @@ def read_rows(text: str, where: str) -> list[dict[str, Any]]:
 
 
 def _lines(text: str, where: str) -> Iterator[dict[str, Any]]:
-    for number, line in enumerate(text.splitlines(), start=1):
+    for position, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
         try:
@@ -58,7 +59,7 @@ def _lines(text: str, where: str) -> Iterator[dict[str, Any]]:
         except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict):
-            raise InputError(f"{where}:{number}: is no JSON object; give the file that the load generator wrote")
+            raise InputError(f"{where}:{position}: is no JSON object; give the file that the load generator wrote")
         yield row
 
 
@@ -72,8 +73,9 @@ def load_of(row: Row, where: str, line: int = 0) -> Load:
     notes = _Notes(where, line)
     vllm = _is_vllm(row)
     workload: dict[str, int | float | str | bool] = {}
-    workload.update(_lengths(row, vllm, notes))
-    workload.update(_arrival(row, notes))
+    workload.update(dataset_of(row) or _lengths(row, vllm, notes))
+    # A trace has its own times.
+    workload.update(_arrival(row, notes) if workload.get("kind") != "trace" else {})
     workload.update(_route(row, vllm))
     if row.get("disable_stream") not in (None, False, "false"):
         workload["stream"] = False
@@ -92,7 +94,7 @@ def latest(rows: Sequence[Row], where: str) -> Load:
         raise InputError(f"{where}: holds no result of a load generator; {_expected()}")
     load = load_of(results[-1], where)
     if others := len(results) - 1:
-        concurrencies = sorted({n for row in results if (n := _whole(row.get("max_concurrency")))})
+        concurrencies = sorted({n for row in results if (n := whole(row.get("max_concurrency")))})
         text = f"holds {len(results)} results; the last one was taken, the {others} before it were not"
         if len(concurrencies) > 1:
             text += f" (for a curve: workload.levels = {concurrencies})"
@@ -141,12 +143,12 @@ def _server_info(row: Row) -> Row:
 def _lengths(row: Row, vllm: bool, notes: _Notes) -> dict[str, int | float | str | bool]:
     """Lengths of random prompts; of other data sets the means of what was sent."""
     dataset = str(row.get("dataset_name") or "")
-    inputs = _whole(row.get("random_input_len") or row.get("input_len"))
-    outputs = _whole(row.get("random_output_len") or row.get("output_len"))
+    inputs = whole(row.get("random_input_len") or row.get("input_len"))
+    outputs = whole(row.get("random_output_len") or row.get("output_len"))
     if dataset in _RANDOM and inputs and outputs:
         return _random(row, (inputs, outputs), vllm, notes)
-    completed = _whole(row.get("completed"))
-    totals = [_number(row.get(key)) for key in ("total_input_tokens", "total_output_tokens")]
+    completed = whole(row.get("completed"))
+    totals = [number(row.get(key)) for key in ("total_input_tokens", "total_output_tokens")]
     if not completed or not totals[0] or not totals[1]:
         if dataset and dataset not in _RANDOM:
             notes.say(f"the data set {dataset} is not taken over; set the lengths of prompts and replies")
@@ -159,7 +161,7 @@ def _lengths(row: Row, vllm: bool, notes: _Notes) -> dict[str, int | float | str
 
 def _random(row: Row, asked: tuple[int, int], vllm: bool, notes: _Notes) -> dict[str, int | float | str | bool]:
     """SGLang draws from ratio times the length up to it; vLLM from (1 - ratio) to (1 + ratio) times the length."""
-    ratio = _number(row.get("random_range_ratio"))
+    ratio = number(row.get("random_range_ratio"))
     if vllm:
         ratio = min(ratio or 0.0, 1.0)
         longest = [round(length * (1 + ratio)) for length in asked]
@@ -174,13 +176,13 @@ def _random(row: Row, asked: tuple[int, int], vllm: bool, notes: _Notes) -> dict
 
 def _arrival(row: Row, notes: _Notes) -> dict[str, int | float | str | bool]:
     """A finite rate is an open loop. An infinite one keeps ``max_concurrency`` in flight, or sends all at once."""
-    rate, most = _number(row.get("request_rate")), _whole(row.get("max_concurrency"))
+    rate, most = number(row.get("request_rate")), whole(row.get("max_concurrency"))
     if rate and math.isfinite(rate):
         open_loop: dict[str, int | float | str | bool] = {"arrival": "open", "request_rate": rate}
         return open_loop | ({"concurrency": most} if most else {})
     if most:
         return {"concurrency": most}
-    sent = _whole(row.get("num_prompts")) or _whole(row.get("completed"))
+    sent = whole(row.get("num_prompts")) or whole(row.get("completed"))
     if sent is None and not {"random_input_len", "dataset_name", "request_rate"} & row.keys():
         return {}
     sent = sent or _PROMPTS
@@ -190,22 +192,8 @@ def _arrival(row: Row, notes: _Notes) -> dict[str, int | float | str | bool]:
 
 def _route(row: Row, vllm: bool) -> dict[str, int | float | str | bool]:
     backend = str(row.get("backend") or row.get("endpoint_type") or "")
+    if "chat" in backend:
+        return {"route": "chat"}
     if backend in ("sglang", "sglang-native"):
         return {"route": "generate"}
     return {"route": "completions"} if vllm or "oai" in backend or backend.startswith(("vllm", "openai")) else {}
-
-
-def _number(value: Any) -> float | None:
-    """A number, also where a command line or a sweep has it as text; None for anything else."""
-    if isinstance(value, bool) or value is None:
-        return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return None
-    return None if math.isnan(number) else number
-
-
-def _whole(value: Any) -> int | None:
-    number = _number(value)
-    return int(number) if number is not None and math.isfinite(number) and number >= 1 else None

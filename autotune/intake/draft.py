@@ -98,11 +98,11 @@ def questions(wish: Wish, gathered: Gathered, seen: Seen) -> list[Question]:
         found += _server_questions(wish, gathered, seen)
     lengths = {"input_tokens": "Tokens of a prompt", "output_tokens": "Tokens of a reply"}
     for key, text in lengths.items():
-        if key not in known:
+        if key not in known and known.get("kind", "random") == "random":
             option = f"--{key.replace('_', '-')}"
             default = getattr(Workload(), key)
             found.append(Question(key=f"workload.{key}", option=option, text=text, kind=int, default=default))
-    if not known.get("concurrency") and not known.get("request_rate"):
+    if not known.get("concurrency") and not known.get("request_rate") and known.get("kind") != "trace":
         text = "Requests in flight at once"
         found.append(
             Question(
@@ -229,7 +229,7 @@ def _workload(kind: str, told: Mapping[str, Setting]) -> dict[str, Setting]:
     workload = dict(told)
     if workload.get("request_rate"):
         workload["arrival"] = "open"
-    if kind != "sglang":
+    if kind != "sglang" and workload.get("route") != "chat":
         workload["route"] = "completions"
     order = Workload.__struct_fields__
     return {key: workload[key] for key in order if key in workload}

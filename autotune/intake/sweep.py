@@ -8,7 +8,8 @@ from typing import Any
 
 from autotune.engines.argv import flag_name
 from autotune.errors import InputError
-from autotune.intake.bench import Row, is_result
+from autotune.intake.bench import is_result
+from autotune.intake.dataset import Row
 from autotune.intake.remark import Remark
 from autotune.space.parameters import Parameter, Space
 from autotune.study.file import ParameterOverride

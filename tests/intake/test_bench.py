@@ -126,3 +126,34 @@ def test_odd_values_are_not_believed(value: Any) -> None:
     row = dict.fromkeys(SGLANG, value) | {"duration": 1, "completed": value, "total_output_tokens": value}
     workload = load_of(row, "x").workload
     assert all(workload.get(key, 1) for key in ("input_tokens", "output_tokens", "concurrency"))
+
+
+@pytest.mark.parametrize(
+    ("options", "workload"),
+    [
+        (
+            {"dataset_name": "sharegpt", "dataset_path": "/d/sg.json", "sharegpt_output_len": "64"},
+            {"kind": "sharegpt", "dataset": "/d/sg.json", "output_from": "fixed", "output_tokens": 64},
+        ),
+        ({"dataset_name": "custom", "dataset_path": "q.jsonl"}, {"kind": "jsonl", "dataset": "q.jsonl"}),
+        (
+            {"dataset_name": "mooncake", "dataset_path": "t.jsonl", "mooncake_slowdown_factor": "0.5"},
+            {"kind": "trace", "dataset": "t.jsonl", "trace_speed": 2.0},
+        ),
+        (
+            {"dataset_name": "generated-shared-prefix", "gsp_num_groups": "8", "gsp_system_prompt_len": "512"},
+            {"kind": "shared_prefix", "prefix_groups": 8, "prefix_tokens": 512},
+        ),
+    ],
+)
+def test_data_sets_are_taken_over_by_their_options(options: dict[str, Any], workload: dict[str, Any]) -> None:
+    """Where a command names the file, or makes the prompts itself."""
+    found = load_of({"backend": "sglang", "request_rate": 4, **options}, "x").workload
+    assert {key: found[key] for key in workload} == workload
+    assert ("request_rate" in found) is (workload["kind"] != "trace"), "a trace has its own times"
+
+
+def test_the_chat_route_is_kept() -> None:
+    """By the name of the generator's backend."""
+    assert load_of({**SGLANG, "backend": "sglang-oai-chat"}, "x").workload["route"] == "chat"
+    assert load_of({**VLLM, "endpoint_type": "openai-chat"}, "x").workload["route"] == "chat"
