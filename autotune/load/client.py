@@ -28,6 +28,8 @@ CONNECTING_AT_ONCE = 64
 BACKOFF_S = 0.05
 BACKOFF_MAX_S = 1.0
 PREPARED = 512
+CLOSED_AT_ONCE_S = 1.0
+"""A connection that is closed so soon after a reply was closed because of it."""
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -124,15 +126,20 @@ class Slot:
         self.connection: Connection | None = None
         self.due = self.sent = 0.0
         self.failures = 0
+        self.replied = 0.0
+        self.reused = False
         self.task: asyncio.Task[None] | None = None
 
     def start(self, item: Prepared, due: float) -> None:
         self.item, self.due = item, due
         self.sent = time.monotonic()
         self.reply = new_reply(self.client.workload.route, item.asked_out, self.client.workload.stream)
-        if self.connection is not None and self.connection.ready:
+        self.reused = self.client.reuses and self.connection is not None and self.connection.ready
+        if self.reused and self.connection is not None:
             self.connection.send(item.wire, self)
         else:
+            if self.connection is not None:
+                self.connection.close()
             self.task = asyncio.get_running_loop().create_task(self._connect_and_send())
 
     def cancel(self, now: float) -> None:
@@ -165,9 +172,23 @@ class Slot:
             self.client.tokens += gained
             self.client.last_token = now
         self.failures = self.failures + 1 if reason else 0
+        self.replied = now
         self.client.settle(self, FAILED if reason else OK, reason, now)
 
     def broken(self, reason: str, now: float) -> None:
+        """The connection is lost. One that was kept may have been closed by the server while the request was under way,
+        which says nothing of the request: it is sent once more, on a connection of its own (RFC 9112, 9.3.1).
+        """
+        if not self.reused or self.reply.status:
+            self.fail(reason, now)
+            return
+        if now - self.replied < CLOSED_AT_ONCE_S:
+            self.client.reuses = False  # llama.cpp does so after every stream, and does not announce it
+        self.reused, self.connection = False, None
+        self.task = asyncio.get_running_loop().create_task(self._connect_and_send())
+
+    def fail(self, reason: str, now: float) -> None:
+        """The request has failed."""
         self.failures += 1
         self.connection = None
         self.client.settle(self, FAILED, reason, now)
@@ -179,7 +200,7 @@ class Slot:
             async with self.client.connecting:
                 self.connection = await connect(self.client.target)
         except OSError as error:
-            self.broken(f"cannot connect: {error.strerror or error}", time.monotonic())
+            self.fail(f"cannot connect: {error.strerror or error}", time.monotonic())
             return
         self.sent = time.monotonic()
         self.connection.send(self.item.wire, self)
@@ -202,6 +223,7 @@ class Client:
         self.tokens = self.events = 0
         self.last_token = self.late_max = 0.0
         self.exhausted = False
+        self.reuses = True
         self._running = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -234,7 +256,7 @@ class Client:
             if now - slot.sent <= self.spec.load.request_timeout_s:
                 return
             slot.drop()
-            slot.broken(f"no reply within {self.spec.load.request_timeout_s:g} s", now)
+            slot.fail(f"no reply within {self.spec.load.request_timeout_s:g} s", now)
 
     def settle(self, slot: Slot, state: int, reason: str, end: float) -> None:
         """A request is over: note it and send what is due next."""

@@ -63,7 +63,7 @@ class Refusal(Value, frozen=True, kw_only=True):
 class Subject(Value, frozen=True, kw_only=True):
     """One engine and how its server is started. ``command`` serves ``few`` requests at once.
 
-    ``parameter`` is its running limit, ``flag`` that on the command line. ``kv_tokens`` is its capacity at ``few``.
+    ``parameter`` is its running limit. ``kv_tokens`` is its capacity at ``few``.
     ``version`` is what it says of itself. ``margin``: how much faster many requests at once must be than few.
     ``refusals`` are starts that fail; the first is a flag that does not exist.
     """
@@ -72,7 +72,6 @@ class Subject(Value, frozen=True, kw_only=True):
     kind: str
     command: tuple[str, ...]
     parameter: str
-    flag: str
     version: str
     kv_tokens: int | None = None
     refusals: tuple[Refusal, ...]
@@ -123,7 +122,6 @@ SIMULATED = (
         kind="sglang",
         command=simulator("sglang", "--max-running-requests", "4", "--enable-metrics"),
         parameter="max_running_requests",
-        flag="--max-running-requests",
         version="0.5.14",
         route="generate",
         model=SHAPE,
@@ -144,7 +142,6 @@ SIMULATED = (
         kind="vllm",
         command=simulator("vllm", "--sim-version", "0.32.0", "--max-num-seqs", "4"),
         parameter="max_num_seqs",
-        flag="--max-num-seqs",
         version="0.32.0",
         source="metrics",
         model=SHAPE,
@@ -168,7 +165,6 @@ SIMULATED = (
         kind="command",
         command=(*LLAMA_SIM, "--parallel", "{parallel=4}", "--host", "{host}", "--port", "{port}"),
         parameter="parallel",
-        flag="--parallel",
         version="b0-simulated",
         kv_tokens=8192,
         space="llamacpp",
@@ -179,7 +175,6 @@ SIMULATED = (
         kind="command",
         command=(*LLAMA_SIM, "--parallel", "{parallel=4}", "--host", "{host}", "--port", "{port}"),
         parameter="parallel",
-        flag="--parallel",
         version="b0-simulated",
         kv_tokens=8192,
         space="llamacpp",
@@ -200,7 +195,6 @@ prompt_tokens = "/metrics#llamacpp:prompt_tokens_total"
         kind="example",
         command=(*LLAMA_SIM, "-np", "4"),
         parameter="parallel",
-        flag="--parallel",
         version="b0-simulated",
         kv_tokens=8192,
         space="llamacpp",

@@ -8,13 +8,16 @@ import pytest
 
 from autotune.server.readiness import Ready
 from autotune.values import Config
-from tests.engines.real import SERVE, Live, RealNight, serving
+from tests.engines.real import ENGINES, Live, RealNight, serving
 from tests.nights import rig, wait_for
+
+SCRIPTS = ("serve", "serve-vllm", "serve-llamacpp")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _installed() -> None:
-    assert SERVE.exists(), "no real engine is installed: run `make test-engines`, or add -m 'not engine'"
+    missing = [name for name in SCRIPTS if not (ENGINES / name).exists()]
+    assert not missing, f"{missing} are not installed: run `make test-engines`, or add -m 'not engine'"
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,43 +16,13 @@ from autotune import trial
 from autotune.events import Event, Note, PhaseEntered
 from autotune.server.ports import fresh_port, is_free
 from autotune.trial import Ticket, run_trial
-from autotune.values import Config, Infeasible, Measured
-from tests.engines.real import LIMIT_S, RealNight, tuning
-from tests.nights import autotune, events, left, result, rig
+from autotune.values import Config, Measured
+from tests.engines.real import RealNight
+from tests.nights import rig
 
 pytestmark = pytest.mark.engine
 
 GENERATED = {"text": "x", "output_ids": [300], "meta_info": {"completion_tokens": 1, "finish_reason": {"type": "stop"}}}
-
-
-def test_a_misspelt_flag_stops_the_night(tmp_path: Path) -> None:
-    """The engine's parser refuses the base command: nothing can be compared, and the line that says so is shown."""
-    study = RealNight(flags=("--max-runing-requests", "3")).write(tmp_path)
-    done = autotune("tune", study, limit_s=LIMIT_S)
-    assert done.returncode == 3, done.stderr
-    assert "invalid_config" in done.stderr
-    assert "unrecognized arguments: --max-runing-requests" in done.stderr
-    assert left(study) == []
-
-
-def test_a_night_with_a_killed_server_and_a_share_of_memory_that_is_too_small(tmp_path: Path) -> None:
-    """A server killed under load is tried again; one without room for the KV cache is pruned by its own words."""
-    override = "[space.override.mem_fraction_static]\nchoices = [0.0005]"
-    night = RealNight(parameters=("mem_fraction_static",), overrides=override, concurrency=16)
-    study = night.write(tmp_path)
-    with tuning(study) as tuner:
-        os.kill(tuner.wait_for_load(0).pid, signal.SIGKILL)
-        _, told = tuner.process.communicate(timeout=LIMIT_S)
-    assert tuner.process.returncode == 0, told
-    assert any("trying again" in event["text"] for event in events(study, "note")), told
-    assert isinstance(result(study, 0).outcome, Measured)
-    pruned = result(study, 1)
-    assert pruned.config.params == {"mem_fraction_static": 0.0005}
-    assert isinstance(pruned.outcome, Infeasible)
-    found = pruned.outcome.diagnosis
-    assert (found.kind, found.action) == ("oom_kv", "prune")
-    assert any("Loaded weights leave no GPU memory for the KV cache" in line for line in found.evidence)
-    assert left(study) == []
 
 
 class Stranger(BaseHTTPRequestHandler):

@@ -13,10 +13,8 @@ from autotune.doctor import examine
 from autotune.load.records import OK
 from autotune.load.reduce import reduce
 from autotune.rig import fetcher
-from autotune.server.readiness import Died
 from autotune.study.file import Objective, Workload
-from autotune.values import Config
-from tests.engines.real import KV_TOKENS, Live, RealNight, serving
+from tests.engines.real import KV_TOKENS, Live, RealNight
 
 pytestmark = pytest.mark.engine
 
@@ -38,37 +36,21 @@ def test_the_values_in_force_are_read_back(live: Live) -> None:
     assert (blind.source, blind.running_limit, blind.kv_tokens) == ("log", 64, KV_TOKENS)
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-@pytest.mark.parametrize("route", ["generate", "completions"])
-def test_token_counts_agree_with_the_servers(live: Live, tmp_path: Path, route: str, stream: bool) -> None:
-    """By both routes, streamed or not, each request succeeds and client and server count the same tokens."""
-    raw, around = live.load(tmp_path, requests=REQUESTS, route=route, stream=stream, concurrency=16)
+def test_streamed_token_counts_by_the_openai_route(live: Live, tmp_path: Path) -> None:
+    """By the route that the suite does not take, client and server count the same tokens, and the gates are content."""
+    raw, around = live.load(tmp_path, requests=REQUESTS, route="completions", concurrency=16)
     table = raw.requests
     assert (table["state"] == OK).all(), raw.meta.reasons
-    assert len(table) == REQUESTS
     assert (table["output_tokens"] == 32).all()
-    assert (table["prompt_tokens"] == 32).all()
     assert (table["cached_tokens"] <= 4).all()
-    assert (table["chunks"] > 8).all() == stream
-    assert (table["first"] < table["end"]).all() == stream
-    before, after = around.before, around.after
-    assert before is not None
-    assert after is not None
-    assert (before.source, after.source) == ("metrics", "metrics")
-    assert (after.generated_tokens or 0) - (before.generated_tokens or 0) == 32 * REQUESTS
-    assert (after.prompt_tokens or 0) - (before.prompt_tokens or 0) == 32 * REQUESTS
-    assert after.retractions == before.retractions
-    measured = reduce(raw, Workload(concurrency=16, stream=stream), Objective(), around)
+    assert (table["chunks"] > 8).all()
+    assert (table["first"] < table["end"]).all()
+    assert around.before is not None
+    assert around.after is not None
+    assert around.after.retractions == around.before.retractions
+    measured = reduce(raw, Workload(concurrency=16), Objective(), around)
     assert not [finding for finding in measured.refused if finding.gate in ("token_counters", "output_lengths")]
     assert measured.whole["output_throughput_tok_s"] > 0
-
-
-def test_a_prompt_that_cannot_fit_is_a_failure(live: Live, tmp_path: Path) -> None:
-    """Prompts beyond the model's context are refused by the server, and no such request counts as fast."""
-    raw, _ = live.load(tmp_path, requests=4, input_tokens=5000, concurrency=4)
-    assert (raw.requests["state"] != OK).all()
-    assert (raw.requests["output_tokens"] == 0).all()
-    assert any("5000" in reason for reason in raw.meta.reasons)
 
 
 def test_a_live_limit_is_taken_and_holds(live: Live, tmp_path: Path) -> None:
@@ -101,16 +83,6 @@ def test_a_refused_live_limit_is_seen(live: Live) -> None:
         answer: httpx.Response = client.post("/set_internal_state", content=body, headers=JSON)
         assert not live.rig.engine.live_limit_accepted(answer.status_code, answer.content)
         assert live.rig.engine.live_limit_in_force(fetcher(client)) == 64
-
-
-def test_a_second_server_leaves_a_port_in_use_alone(live: Live, tmp_path: Path) -> None:
-    """What listens there answers, but it is not ours: blocked, nothing is started, and it goes on serving."""
-    plan = live.rig.plan(Config(params={}), port=live.server.plan.port)
-    with serving(live.rig, plan, tmp_path / "server.log") as second:
-        assert not isinstance(second.start, Died)
-        assert second.process is None
-    assert "is taken by" in getattr(second.start, "reason", "")
-    assert live.info()["status"] == "ready"
 
 
 def test_the_doctor_finds_the_dead_flag(tmp_path: Path) -> None:

@@ -235,3 +235,27 @@ def test_a_load_that_sends_nothing_is_refused(tmp_path: Path, workload: Workload
 def test_worker_count(workload: Workload, cores: int, expected: int) -> None:
     """About 512 streams a worker, never more workers than cores, unless the study says so."""
     assert worker_count(workload, cores) == expected
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.05], ids=["at-once", "late"])
+def test_a_server_that_closes_after_each_reply(serve: Serve, tmp_path: Path, pause_s: float) -> None:
+    """A kept connection that the server closes costs no request: it is sent again on a new one, and answered once."""
+    server = serve(lambda head, body: [*good_reply(head, body), pause_s, None])
+    raw = run_load(spec(server, tmp_path, requests=20))
+    assert (raw.requests["state"] == OK).all(), raw.meta.reasons
+    assert sorted(raw.requests["index"].tolist()) == list(range(20))
+
+
+def test_a_server_that_closes_instead_of_replying(serve: Serve, tmp_path: Path) -> None:
+    """A request that was lost on a connection of its own has failed; it is not sent for ever."""
+    seen: list[bytes] = []
+
+    def once(head: bytes, body: dict[str, object]) -> list[bytes | float | None]:
+        seen.append(head)
+        return good_reply(head, body) if len(seen) <= 3 else [None]
+
+    raw = run_load(spec(serve(once), tmp_path, requests=6))
+    assert (raw.requests["state"] == OK).sum() == 3
+    assert (raw.requests["state"] == FAILED).sum() == 3
+    assert any("closed by the server" in reason for reason in raw.meta.reasons)
+    assert len(seen) == 9
