@@ -128,6 +128,7 @@ def load_once(
     onlooker = Onlooker(rig, server)
     spec = _spec(rig, load, server, workload)
     raw = run_load(spec, _reporter(rig, load, (watch, onlooker)), watch.why_stop)
+    server.asked = max([server.asked, *(raw.requests["index"] + 1).tolist()])
     if watch.cancelled:
         return Interrupted(reason=watch.cancelled)
     if trouble := _trouble(watch, server):
@@ -177,6 +178,7 @@ def _spec(rig: Rig, load: Load, server: RunningServer, workload: Workload) -> Lo
         seed=(rig.study.seed, rig.prompts, load.number, load.attempt, *level, *live),
         folder=str(trial.live(load.live) if load.live else trial.load),
         dataset=rig.dataset,
+        first=server.asked if rig.dataset and workload.kind != "trace" else 0,
         api_key=os.environ.get(key, "") if key else "",
         model=server.plan.model_name,
         metric=rig.study.objective.metric,

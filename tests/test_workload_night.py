@@ -9,6 +9,7 @@ import pytest
 
 from autotune.brief import read_brief
 from autotune.errors import InputError
+from autotune.load.records import load
 from autotune.night import found_facts, open_night, resolve, strategy
 from autotune.planning import plan_night
 from autotune.server.cancel import Waiting
@@ -76,3 +77,15 @@ def test_a_night_asks_the_dataset(tmp_path: Path) -> None:
     assert [type(result.outcome).__name__ for result in records(path).results()] == ["Measured"]
     assert (tmp_path / "short" / "dataset" / "dataset.json").exists()
     assert json.loads(autotune("status", path, "--json").stdout)["settled"] == 1
+
+
+def test_the_loads_of_one_start_go_on_in_the_dataset(tmp_path: Path) -> None:
+    """The second level asks what the first has not, so that no prompt comes twice to a server before the file ends."""
+    lines(tmp_path, [{"prompt": f"p{n}", "output_tokens": 2 + n % 3} for n in range(9000)])
+    done = autotune("tune", study(tmp_path, KEYS + "\nlevels = [40, 160]"))
+    assert done.returncode == 0, done.stderr
+    loads = tmp_path / "short" / "trials" / "0000" / "load"
+    first, second = (load(loads / f"raw-{level}.npz").requests["index"] for level in (40, 160))
+    assert len(first) > 40
+    assert second.min() == first.max() + 1
+    assert len(set(second.tolist())) == len(second)

@@ -106,7 +106,10 @@ def _lives(pid: int, start_ticks: int) -> bool:
 
 
 class RunningServer:
-    """What the body of ``running`` sees. ``start`` says how the start went, ``teardown`` is set after the stop."""
+    """What the body of ``running`` sees. ``start`` says how the start went, ``teardown`` is set after the stop.
+
+    ``asked`` counts what loads have asked of it so far: a later load goes on from there.
+    """
 
     def __init__(self, plan: LaunchPlan, options: ServeOptions, seams: Seams) -> None:
         self.plan = plan
@@ -114,6 +117,7 @@ class RunningServer:
         self.process: ServerProcess | None = None
         self.log: LogReader | None = None
         self.teardown: Teardown | None = None
+        self.asked = 0
         self._options = options
         self._seams = seams
         self._baseline = options.gpu_baseline
