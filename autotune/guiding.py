@@ -8,7 +8,7 @@ from autotune.budget import Standing
 from autotune.confirm import reserve_s
 from autotune.events import Note
 from autotune.guidance import NO_GUIDE, Guide
-from autotune.night import Night
+from autotune.night import Night, derive_region
 from autotune.search.region import Region
 from autotune.standing import settled
 from autotune.study.rules import parse_duration
@@ -17,8 +17,8 @@ from autotune.values import Measured
 
 
 def guide_of(night: Night, ticket: Ticket) -> Guide:
-    """The baseline is measured and no more: it is what everything is compared with."""
-    if not ticket.config.params:
+    """What is never the search's own, such as one more start of the baseline, is measured and no more."""
+    if not ticket.config.params and night.region() is not None:
         return NO_GUIDE
 
     def no_live(reason: str) -> None:
@@ -37,8 +37,8 @@ def guide_of(night: Night, ticket: Ticket) -> Guide:
 
 
 def _next_limit(night: Night, ticket: Ticket) -> Callable[[Measured], int | None]:
-    region, study = night.region(), night.brief.study
-    if region is None or night.live.reason or night.brief.why_no_live():
+    study = night.brief.study
+    if night.live.reason or night.brief.why_no_live():
         return lambda _: None
     clock = night.rig.waiting.clock
     spent_s = Standing.of(settled(night.records.results())).spent_s
@@ -48,7 +48,10 @@ def _next_limit(night: Night, ticket: Ticket) -> Callable[[Measured], int | None
         enough = len(measured.live) >= study.search.live_loads or night.live.reason
         if enough or clock.now() + _load_s(measured) > end_s:
             return None
-        return halves(measured, region, night.brief.engine.live_parameter)
+        region = night.region() or derive_region(night.brief, measured.effective)
+        if study.search.sampler == "autotune":
+            return night.searcher.ask_live(ticket.config, measured.effective, measured, region)
+        return halves(measured, region, night.brief.engine.live_parameter) if ticket.config.params else None
 
     return ask
 

@@ -7,6 +7,7 @@ interrupted trials say nothing about their parameters and are FAIL.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -27,6 +28,7 @@ from autotune.values import (
 from autotune.verdict.objective import metric_of
 
 FEASIBLE = "feasible"
+LIVE = "live"
 EVIDENCE_LINES = 8
 EVIDENCE_CHARACTERS = 300
 
@@ -48,7 +50,7 @@ def frozen_trial(result: TrialResult, place: Place, limits: Mapping[str, float])
         value=value if state is TrialState.COMPLETE else None,
         params=dict(place.params),
         distributions=dict(place.distributions),
-        user_attrs=user_attrs(result),
+        user_attrs=user_attrs(result) | _live_attrs(result, limits),
         intermediate_values={0: value} if value is not None and state is TrialState.PRUNED else None,
         constraints=_constraints(result, limits),
     )
@@ -145,14 +147,31 @@ def _constraints(result: TrialResult, limits: Mapping[str, float]) -> dict[str, 
         case Infeasible():
             return {FEASIBLE: 1.0, **dict.fromkeys(limits, 1.0)}
         case Measured(measurement=measurement):
-            excess = {name: _excess(measurement, name, limit) for name, limit in limits.items()}
+            excess = {name: _excess(measurement.steady, name, limit) for name, limit in limits.items()}
             return {FEASIBLE: -1.0, **excess}
         case _:
             return None
 
 
-def _excess(measurement: Measurement, name: str, limit: float) -> float:
-    seen = measurement.steady.get(name)
+def _live_attrs(result: TrialResult, limits: Mapping[str, float]) -> dict[str, Any]:
+    """Loads of the same start at lower running limits. What a gate refused says nothing of that limit."""
+    if not isinstance(result.outcome, Measured):
+        return {}
+    loads = [
+        {
+            "limit": load.limit,
+            "score": load.score.value,
+            "score_stderr": load.score.stderr,
+            **({"excess": max(_excess(load.steady, name, limit) for name, limit in limits.items())} if limits else {}),
+        }
+        for load in result.outcome.live
+        if not load.refused and math.isfinite(load.score.value)
+    ]
+    return {LIVE: loads} if loads else {}
+
+
+def _excess(steady: Mapping[str, float], name: str, limit: float) -> float:
+    seen = steady.get(name)
     if seen is None:
         return 0.0
     return (seen - limit) / limit * (1.0 if metric_of(name).direction == "minimise" else -1.0)

@@ -52,7 +52,11 @@ def make_sampler(name: str, known: Knowledge) -> BaseSampler:
 def _autotune(known: Knowledge) -> BaseSampler:
     hints = hints_of(known.region) if known.region else {}
     return AutotuneSampler(
-        known.seed, hints, request_tokens=known.request_tokens, repeats=known.repeats, parts=known.parts
+        known.seed,
+        hints,
+        request_tokens=known.request_tokens,
+        repeats=known.repeats,
+        parts=known.parts,
     )
 
 

@@ -10,12 +10,13 @@ import msgspec
 
 from autotune.errors import InputError
 from autotune.search.fantasies import expecting
+from autotune.search.live import next_limit
 from autotune.search.mirror import Mirror, OutOfStep, StorageTrouble, set_aside_damaged
 from autotune.search.outcomes import Place, frozen_trial, running_trial
 from autotune.search.region import Region
 from autotune.search.samplers import Knowledge, make_sampler
 from autotune.search.suggest import Strategy, fresh_trials, in_force, propose
-from autotune.values import Config, Interrupted, Measured, ParamValue, TrialResult
+from autotune.values import Config, Effective, Interrupted, Measured, ParamValue, TrialResult
 
 
 class Suggestion(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +122,18 @@ class Searcher:
         if found is None:
             return None
         return Suggestion(number=self.next_number, config=found.config, repeat_of=found.repeat_of)
+
+    def ask_live(self, config: Config, effective: Effective, measured: Measured, region: Region | None) -> int | None:
+        """The running limit to lower the server to that is up with ``config``, and to load it at once more; None where
+        that is not worth its time. ``measured`` has its loads so far, the own and the lowered ones.
+
+        Nothing is written. The same records, seed, region and loads give the same answer. Bounds that the baseline
+        fixes are known once its values in force are: it should be asked for the baseline too.
+        """
+        if region is None:
+            return None
+        seen = msgspec.structs.replace(measured, effective=effective)
+        return next_limit(self._history, (config, seen), region, self._strategy)
 
     def begin(self, number: int, config: Config, region: Region | None = None) -> None:
         """Show the trial as RUNNING. Before the bounds are known, as in the baseline, ``region`` is None."""

@@ -100,7 +100,10 @@ def model_study(
     """A study in memory of the trials whose place is known, and their numbers in the records."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     known = msgspec.structs.replace(
-        known, startup_trials=strategy.startup_trials, region=region, request_tokens=strategy.request_tokens
+        known,
+        startup_trials=strategy.startup_trials,
+        region=region,
+        request_tokens=strategy.request_tokens,
     )
     model = optuna.create_study(direction=strategy.direction, sampler=make_sampler(strategy.sampler, known))
     numbers = []

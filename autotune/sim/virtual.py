@@ -124,13 +124,29 @@ def _load_seconds(resolved: Resolved, load: VirtualLoad) -> float:
     return load.death_s if resolved.oom == "load" else 0.0
 
 
+def lowered(resolved: Resolved, limit: int) -> Resolved:
+    """The same start with its running limit lowered while it serves: its graphs and pools stay as they are.
+
+    A limit of 0, or one above what is in force, changes nothing.
+    """
+    running = min(limit or resolved.limits.running, resolved.limits.running)
+    return msgspec.structs.replace(resolved, limits=msgspec.structs.replace(resolved.limits, running=running))
+
+
 @lru_cache(maxsize=65536)
-def steady_state(settings: SimSettings, flags: frozenset[tuple[str, ParamValue]], load: VirtualLoad) -> SteadyState:
-    """Run the batching model in a closed loop over some generations of requests, the first left out."""
-    return _ClosedLoop(settings, resolve(settings, dict(flags)), load).run()
+def steady_state(
+    settings: SimSettings, flags: frozenset[tuple[str, ParamValue]], load: VirtualLoad, live_limit: int = 0
+) -> SteadyState:
+    """Run the batching model in a closed loop over some generations of requests, the first left out.
+
+    ``live_limit`` is a running limit that was lowered after the start, 0: it is as started.
+    """
+    return _ClosedLoop(settings, lowered(resolve(settings, dict(flags)), live_limit), load).run()
 
 
 class _ClosedLoop:
+    cycles = CYCLES
+
     def __init__(self, settings: SimSettings, resolved: Resolved, load: VirtualLoad) -> None:
         limits = msgspec.structs.replace(resolved.limits, radix_cache=False)
         self.batcher = Batcher(settings, limits)
@@ -146,7 +162,7 @@ class _ClosedLoop:
         self._until(self.load.concurrency)
         begin_s, begin = self.now_s, self.completed
         self.tokens, self.ttft_sum_s, self.tpot_sum_s = 0, 0.0, 0.0
-        self._until(begin + (CYCLES - 1) * self.load.concurrency)
+        self._until(begin + (self.cycles - 1) * self.load.concurrency)
         requests = max(1, self.completed - begin)
         return SteadyState(
             throughput_tok_s=self.tokens / (self.now_s - begin_s),

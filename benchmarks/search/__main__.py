@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import lru_cache
 from pathlib import Path
@@ -18,59 +18,57 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from autotune.values import Value
+from benchmarks.search import settings
 from benchmarks.search.methods import ABLATIONS, METHODS, ON_REQUEST
 from benchmarks.search.optimum import optimum
-from benchmarks.search.report import Run, report
+from benchmarks.search.report import report
+from benchmarks.search.runs import LIVE, PLAIN, Run
 from benchmarks.search.score import MARGIN
-from benchmarks.search.settings import HELD_OUT_FROM, named_surfaces, random_surface
-from benchmarks.search.study import BASELINE, Curve, Method, Task, run_study
+from benchmarks.search.study import BASELINE, Curve, Method, Task, regret_of, run_study
 from benchmarks.search.surfaces import Surface
 
 TABLE = Path(__file__).with_name("README.md")
 BEGIN, END = "<!-- table -->", "<!-- end -->"
-NOISES = (0.02, 0.05, 0.10)
+# Noise between starts, and the studies of each method on each surface: the middle one is what machines show.
+STUDIES = {0.02: 1, 0.05: 2, 0.10: 1}
 
 
 class Job(Value, frozen=True, kw_only=True):
-    """Studies of one method on one surface. ``surface`` is a name of the named ones or a number of the random ones."""
+    """Studies of one method on one surface, named by its key (``settings.surface_of``)."""
 
     method: str
-    surface: str | int
+    surface: str
     noise: float
-    seeds: tuple[int, ...]
+    seeds: int
     restarts: int
 
 
 class Plan(Value, frozen=True, kw_only=True):
-    """How much is run. ``settings`` are numbers of random settings to look at, as many as ``kept`` are used."""
+    """How much is run: ``kept`` random settings from ``first_setting`` on, ``limited`` more whose time for a
+    token is limited, and the families where they are ``named``.
+    """
 
-    seeds: int = 2
+    studies: dict[float, int] = STUDIES
     kept: int = 12
-    restarts: int = 30
-    noises: tuple[float, ...] = NOISES
-    first_setting: int = HELD_OUT_FROM
+    limited: int = 6
+    restarts: int = 20
+    first_setting: int = settings.HELD_OUT_FROM
+    named: bool = True
 
 
-QUICK = Plan(seeds=1, kept=5, restarts=20, noises=(0.05,))
+QUICK = Plan(studies={0.05: 1}, kept=5, limited=2)
 
 
 @lru_cache(maxsize=512)
-def surface_of(key: str | int) -> Surface:
+def surface_of(key: str) -> Surface:
     """The surface, made once in a process."""
-    if isinstance(key, int):
-        return random_surface(key)
-    return next(s for s in named_surfaces() if s.name == key)
+    return settings.surface_of(key)
 
 
-@lru_cache(maxsize=512)
-def best_of(key: str | int) -> float:
-    return optimum(surface_of(key))
-
-
-def worth_tuning(key: str | int) -> tuple[str | int, float]:
-    """The optimum, 0.0 where the default start is within the margin of it already."""
-    best, base = best_of(key), surface_of(key).truth(BASELINE) or 0.0
-    return key, best if base < best * (1 - MARGIN) else 0.0
+def worth_tuning(key: str) -> tuple[str, float, float]:
+    """The optimum, and how far the default start is from it."""
+    best = optimum(surface_of(key))
+    return key, best, regret_of(surface_of(key).truth(BASELINE), best) if best else 0.0
 
 
 def run_job(work: tuple[Job, float]) -> list[Curve]:
@@ -84,35 +82,37 @@ def run_job(work: tuple[Job, float]) -> list[Curve]:
             surface,
             best,
             job.noise,
-            Task(region=surface.region, seed=seed, restarts=job.restarts, request_tokens=surface.request_tokens),
+            Task(
+                region=surface.region,
+                seed=seed,
+                restarts=job.restarts,
+                request_tokens=surface.request_tokens,
+                limits=surface.limits,
+            ),
         )
-        for seed in job.seeds
+        for seed in range(job.seeds)
     ]
 
 
-def run(plan: Plan, methods: Iterable[str], workers: int, named: bool = True) -> list[Run]:
-    """All studies of the plan."""
+def run(plan: Plan, methods: Sequence[str], workers: int) -> list[Run]:
+    """All studies of the plan. Objectives with a limit are searched by ours alone: the restated tools have none."""
     with ProcessPoolExecutor(workers) as pool:
-        keys: list[str | int] = [s.name for s in named_surfaces()] if named else []
-        bests = dict(pool.map(worth_tuning, keys))
-        random_keys: dict[str | int, float] = {}
-        numbers = range(plan.first_setting, plan.first_setting + 10 * plan.kept)
-        for key, best in pool.map(worth_tuning, numbers[: 2 * plan.kept]):
-            if best and len(random_keys) < plan.kept:
-                random_keys[key] = best
+        bests = _surfaces(plan, pool)
         work = [
-            (Job(method=m, surface=key, noise=noise, seeds=tuple(range(plan.seeds)), restarts=plan.restarts), best)
-            for key, best in {**{k: b or best_of(k) for k, b in bests.items()}, **random_keys}.items()
-            for noise in plan.noises
+            (Job(method=m, surface=key, noise=noise, seeds=seeds, restarts=plan.restarts), best)
+            for key, best in bests.items()
+            for noise, seeds in plan.studies.items()
             for m in methods
+            if m in (PLAIN, LIVE) or not surface_of(key).limits
         ]
         curves = list(pool.map(run_job, work))
-    ceilings = {key: _ceiling(key, work, curves) for key in {job.surface for job, _ in work}}
+    ceilings = {key: _ceiling(key, work, curves) for key in bests}
     return [
         Run(
             method=job.method,
             surface=surface_of(job.surface).name,
             family=surface_of(job.surface).family,
+            limited=bool(surface_of(job.surface).limits),
             dims=len(surface_of(job.surface).region.bounds),
             noise=job.noise,
             curves=tuple(curve.against(ceilings[job.surface]) for curve in found),
@@ -121,7 +121,20 @@ def run(plan: Plan, methods: Iterable[str], workers: int, named: bool = True) ->
     ]
 
 
-def _ceiling(key: str | int, work: Sequence[tuple[Job, float]], curves: Sequence[list[Curve]]) -> float:
+def _surfaces(plan: Plan, pool: ProcessPoolExecutor) -> dict[str, float]:
+    """The optimum of every surface of the plan. Settings whose default start is within the margin are left out."""
+    named = [s.name for s in (*settings.named_surfaces(), *settings.limited_surfaces())] if plan.named else []
+    found = {key: best for key, best, _ in pool.map(worth_tuning, named)}
+    first = plan.first_setting
+    for kind, wanted in (("setting", plan.kept), ("limited setting", plan.limited)):
+        keys = [f"{kind} {number}" for number in range(first, first + 2 * wanted)]
+        worth = [(key, best) for key, best, short in pool.map(worth_tuning, keys) if short > MARGIN]
+        found |= dict(worth[:wanted])
+        first += 2 * plan.kept
+    return found
+
+
+def _ceiling(key: str, work: Sequence[tuple[Job, float]], curves: Sequence[list[Curve]]) -> float:
     """How much better than the assumed optimum the best recommendation of any method was, at least 1."""
     found = [c for (job, _), several in zip(work, curves, strict=True) if job.surface == key for c in several]
     return max(1.0, *(1.0 - min(c.regret) for c in found))
@@ -130,7 +143,7 @@ def _ceiling(key: str | int, work: Sequence[tuple[Job, float]], curves: Sequence
 def main() -> int:
     """Runs the plan, prints the tables and writes them into README.md."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a minute instead of twenty, printed only")
+    parser.add_argument("--quick", action="store_true", help="some minutes instead of twenty, printed only")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seeds", type=int, default=0)
     parser.add_argument(
@@ -142,17 +155,7 @@ def main() -> int:
     parser.add_argument("--ablations", action="store_true", help="with the sampler's parts taken out one by one")
     args = parser.parse_args()
     began = time.monotonic()
-    plan = QUICK if args.quick else Plan()
-    if args.seeds:
-        plan = msgspec.structs.replace(plan, seeds=args.seeds)
-    if args.settings:
-        plan = msgspec.structs.replace(plan, kept=args.settings)
-    if args.noise:
-        plan = msgspec.structs.replace(plan, noises=(args.noise,))
-    if args.ablations:
-        plan = msgspec.structs.replace(plan, noises=(0.05,))
-    if args.development:
-        plan = msgspec.structs.replace(plan, first_setting=0)
+    plan = _plan(args)
     names = ["autotune", *ABLATIONS] if args.ablations else list(METHODS)
     if args.methods:
         names = [n for n in (*METHODS, *ABLATIONS, *ON_REQUEST) if any(part in n for part in args.methods.split(","))]
@@ -160,10 +163,21 @@ def main() -> int:
     text = report(runs, plan.restarts)
     print(text)
     print(f"\n{sum(len(r.curves) for r in runs)} studies in {time.monotonic() - began:.0f} s", file=sys.stderr)
-    if not (args.quick or args.development or args.methods or args.ablations):
+    if plan == Plan() and not (args.methods or args.ablations):
         before, _, rest = TABLE.read_text().partition(BEGIN)
         TABLE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}")
     return 0
+
+
+def _plan(args: argparse.Namespace) -> Plan:
+    plan = QUICK if args.quick else Plan()
+    if args.noise or args.seeds or args.ablations:
+        plan = msgspec.structs.replace(plan, studies={args.noise or 0.05: args.seeds or 2})
+    if args.settings:
+        plan = msgspec.structs.replace(plan, kept=args.settings, limited=args.settings // 2)
+    if args.development:
+        plan = msgspec.structs.replace(plan, first_setting=0)
+    return plan
 
 
 if __name__ == "__main__":

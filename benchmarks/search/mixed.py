@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from autotune.sim.memory import resolve
+from autotune.sim.memory import Resolved, resolve
 from autotune.sim.requests import SimRequest
 from autotune.sim.settings import SimSettings
-from autotune.sim.virtual import VirtualLoad, _ClosedLoop
+from autotune.sim.virtual import SteadyState, VirtualLoad, _ClosedLoop, lowered
 from autotune.values import ParamValue
 
 GROUPS = 24
@@ -21,8 +21,10 @@ SPREAD, STRIDE = 41, 17
 
 
 class _MixedLoop(_ClosedLoop):
-    def __init__(self, settings: SimSettings, load: VirtualLoad, flags: dict[str, ParamValue]) -> None:
-        super().__init__(settings, resolve(settings, flags), load)
+    cycles = 4
+
+    def __init__(self, settings: SimSettings, resolved: Resolved, load: VirtualLoad) -> None:
+        super().__init__(settings, resolved, load)
         self._drawn = 0
 
     def _arrive(self, count: int) -> None:
@@ -40,6 +42,8 @@ class _MixedLoop(_ClosedLoop):
 
 
 @lru_cache(maxsize=65536)
-def mixed_throughput(settings: SimSettings, flags: frozenset[tuple[str, ParamValue]], load: VirtualLoad) -> float:
-    """Output tokens per second without noise. The flags must not run out of memory."""
-    return _MixedLoop(settings, load, dict(flags)).run().throughput_tok_s
+def mixed_state(
+    settings: SimSettings, flags: frozenset[tuple[str, ParamValue]], load: VirtualLoad, live_limit: int = 0
+) -> SteadyState:
+    """The figures without noise. The flags must not run out of memory; ``live_limit`` as in ``steady_state``."""
+    return _MixedLoop(settings, lowered(resolve(settings, dict(flags)), live_limit), load).run()

@@ -49,4 +49,5 @@ def _corners(axes: tuple[Axis, ...]) -> Iterator[Point]:
 
 
 def _value(surface: Surface, point: Point) -> float:
-    return surface.truth(surface.region.config(point)) or 0.0
+    truth = surface.truth(surface.region.config(point))
+    return truth.tok_s if truth and not truth.excess else 0.0

@@ -13,13 +13,13 @@ from optuna.samplers import BaseSampler, CmaEsSampler, GPSampler, RandomSampler,
 from autotune.search.outcomes import Place, frozen_trial
 from autotune.search.suggest import encoded, in_force
 from autotune.values import Config, Infeasible, Measured, TrialResult
-from benchmarks.search.study import Method, Task, best_seen
+from benchmarks.search.study import Method, NoLive, Task, best_seen
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 warnings.simplefilter("ignore", ExperimentalWarning)
 
 
-class OptunaPeer:
+class OptunaPeer(NoLive):
     """Any Optuna sampler on the axes of the region: the same shares, log scales and rounding as ours has."""
 
     def __init__(self, task: Task, sampler: BaseSampler) -> None:

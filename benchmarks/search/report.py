@@ -4,33 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from autotune.values import Value
+from benchmarks.search.pairs import live_tables
+from benchmarks.search.runs import MEASURED, RANDOM, Run
 from benchmarks.search.score import LOOKS, Line, line, shown
 from benchmarks.search.study import Curve
 
-HELD_OUT = ("held out settings", "development settings")
-
-
-class Run(Value, frozen=True, kw_only=True):
-    """The studies of one method on one surface at one noise."""
-
-    method: str
-    surface: str
-    family: str
-    dims: int
-    noise: float
-    curves: tuple[Curve, ...]
-
 
 def report(runs: Sequence[Run], budget: int) -> str:
-    """All tables: summary by group and noise, then every surface at 5 %, then by the number of parameters."""
-    parts = []
+    """All tables: live values, then a summary by group and noise, every surface at 5 %, the number of parameters."""
+    parts = live_tables(runs, budget)
+    runs = [r for r in runs if not r.limited]
     for title, chosen in _groups(runs):
         parts += [f"### {title}", "", *_summary(chosen, budget), ""]
     middle = [r for r in runs if r.noise == 0.05]
     parts += ["### Median starts to within 3 %, by surface, 5 % noise", "", *_matrix(middle, budget, _surface), ""]
     parts += ["### Mean regret after 20 starts, %, by surface, 5 % noise", "", *_regrets(middle), ""]
-    held_out = [r for r in middle if r.family in HELD_OUT]
+    held_out = [r for r in middle if r.family in RANDOM]
     if held_out:
         title = "### The same on random settings, by the number of parameters"
         parts += [title, "", *_matrix(held_out, budget, lambda r: f"{r.dims} parameters")]
@@ -43,11 +32,10 @@ def _surface(run: Run) -> str:
 
 def _groups(runs: Sequence[Run]) -> Iterable[tuple[str, list[Run]]]:
     for noise in sorted({r.noise for r in runs}):
-        for name, of in (("H200 table", ("H200 table",)), ("random settings", HELD_OUT)):
-            if chosen := [r for r in runs if r.noise == noise and r.family in of]:
-                label = chosen[0].family
-                yield f"{label}, {noise:.0%} noise" if name else "", chosen
-        others = [r for r in runs if r.noise == noise and r.family not in ("H200 table", *HELD_OUT)]
+        for family in (*MEASURED, *RANDOM):
+            if chosen := [r for r in runs if r.noise == noise and r.family == family]:
+                yield f"{family}, {noise:.0%} noise", chosen
+        others = [r for r in runs if r.noise == noise and r.family not in (*MEASURED, *RANDOM)]
         if others:
             yield f"simulator families together, {noise:.0%} noise", others
 
@@ -56,7 +44,7 @@ def _summary(runs: Sequence[Run], budget: int) -> list[str]:
     looks = ", ".join(str(k) for k in LOOKS)
     head = [
         f"| method | starts to 3 % | hours to 3 % | regret after {looks} starts, % "
-        f"| within 3 % after {looks}, {budget}, % of studies | lost to OOM, % |",
+        f"| within 3 % after {looks}, % of studies | lost to OOM, % |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     return head + [_row(line(name, _curves(runs, name)), budget) for name in _methods(runs)]

@@ -16,8 +16,8 @@ LOOKS = (5, 10, 20)
 class Line(Value, frozen=True, kw_only=True):
     """One method on a set of studies. ``starts`` and ``hours`` are medians to within 3 %, infinite: not in the budget.
 
-    ``regret`` are medians after 5, 10 and 20 starts, ``within`` the share of studies within 3 % after 5, 10 and 20
-    and at the end, ``lost`` the share of starts lost to OOM.
+    ``regret`` are medians after 5, 10 and 20 starts, ``within`` the share of studies within 3 % then,
+    ``lost`` the share of starts lost to OOM.
     """
 
     method: str
@@ -35,7 +35,6 @@ def line(method: str, curves: Sequence[Curve]) -> Line:
     hours = [
         c.clock_s[min(n, len(c.clock_s)) - 1] / 3600 if n else math.inf for n, c in zip(first, curves, strict=True)
     ]
-    ends = (*LOOKS, len(curves[0].regret))
     flags = [flag for curve in curves for flag in curve.lost]
     return Line(
         method=method,
@@ -43,7 +42,7 @@ def line(method: str, curves: Sequence[Curve]) -> Line:
         starts=median([n or math.inf for n in first]),
         hours=median(hours),
         regret=tuple(statistics.median(c.regret[k - 1] for c in curves) for k in LOOKS),
-        within=tuple(sum(c.regret[k - 1] <= MARGIN for c in curves) / len(curves) for k in ends),
+        within=tuple(sum(c.regret[k - 1] <= MARGIN for c in curves) / len(curves) for k in LOOKS),
         lost=sum(flags) / len(flags),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from functools import lru_cache
 
 from msgspec.structs import replace
 
@@ -16,8 +17,9 @@ from autotune.space.bounds import BoundInputs, derive_bounds
 from autotune.space.files import load_space
 from autotune.space.kv import stated_kv_capacity
 from autotune.study.file import ParameterOverride, Workload
-from autotune.values import ParamValue
-from benchmarks.search.surfaces import SimSurface, Surface, Twist
+from autotune.values import Config, ParamValue
+from benchmarks.search.records import fitted, read_records
+from benchmarks.search.surfaces import TPOT, SimSurface, Surface, Twist
 from benchmarks.search.table import TableSurface
 
 RUN, GRAPH, MEM, CHUNK = "max_running_requests", "cuda_graph_max_bs", "mem_fraction_static", "chunked_prefill_size"
@@ -27,20 +29,64 @@ ORDER = (RUN, GRAPH, MEM, CHUNK, CONSERVATIVE, PREFILL)
 SPACE = load_space("sglang")
 HELD_OUT_FROM = 100_000
 LARGEST_FRACTION = 0.88
+LIMIT = "time per token limited"
+LIMITED_PLACES = (0.5, 0.85)
+# Families that come with a limit on the time per token too, and where in the range of running limits it binds.
+LIMITED = {"MoE": 0.7, "dense, small KV": 0.75, "dense, large KV": 0.6, "MoE on eight GPUs": 0.75, "flat optimum": 0.6}
 
 
 def named_surfaces() -> list[Surface]:
-    """The table and the simulator's families."""
-    return [table(), *families()]
+    """The table, the records and the simulator's families."""
+    return [table(), from_records(), *families()]
 
 
-def table() -> Surface:
+def surface_of(key: str) -> Surface:
+    """The surface of that name: one of the families, ``setting N`` at random, or ``limited setting N``."""
+    name, _, number = key.rpartition("setting ")
+    if not number.isdigit():
+        return next(s for s in (*named_surfaces(), *limited_surfaces()) if s.name == key)
+    surface = random_surface(int(number))
+    return limited(surface, random.Random(key).uniform(*LIMITED_PLACES)) if name else surface
+
+
+@lru_cache(maxsize=1)
+def limited_surfaces() -> tuple[Surface, ...]:
+    """Families whose best running limit lies inside, since a longer time per token is not allowed."""
+    named = {surface.name: surface for surface in families()}
+    return tuple(limited(named[name], place) for name, place in LIMITED.items())
+
+
+def limited(surface: SimSurface, place: float) -> SimSurface:
+    """The same with a limit on the mean time per token: that of the running limit at ``place`` of its range, 0 to 1,
+    graphs up to it and all else as the default start has it.
+    """
+    axes = {axis.name: axis for axis in surface.region.axes()}
+    share = next((name for name in axes if name.startswith(GRAPH)), None)
+    point = {RUN: axes[RUN].at(place), **({share: axes[share].at(1.0)} if share else {})}
+    truth = surface.truth(surface.region.config(point)) or surface.truth(Config(params={}))
+    assert truth is not None
+    return replace(
+        surface,
+        name=f"{surface.name}, {LIMIT}",
+        family=f"{surface.family}, {LIMIT}",
+        limits={TPOT: round(1.02 * truth.tpot_s, 5)},
+    )
+
+
+def table() -> TableSurface:
     overrides = {MEM: ParameterOverride(low=0.80, high=0.985), RUN: ParameterOverride(low=128)}
     region = _region(ORDER[:4], VirtualLoad(concurrency=2048), 669_932, overrides)
     return TableSurface(name="H200 table, 4 parameters", region=region)
 
 
-def families() -> list[Surface]:
+@lru_cache(maxsize=1)
+def from_records() -> Surface:
+    """The table's machine again, with what the recorded nights of this project say of it."""
+    found = fitted(table(), read_records())
+    return replace(found, name="H200 records, 4 parameters", family="H200 records")
+
+
+def families() -> list[SimSurface]:
     """Machines that differ in what limits them."""
     dense = replace(
         QWEN3_30B_H200, name="dense", experts=0, experts_per_token=0, expert_weights_s=0.0, step_base_s=0.014
@@ -73,7 +119,7 @@ def families() -> list[Surface]:
     ]
 
 
-def random_surface(number: int) -> Surface:
+def random_surface(number: int) -> SimSurface:
     """Setting ``number`` of the random ones; from ``HELD_OUT_FROM`` on they are held out of development."""
     chance = random.Random(f"setting {number}")
     dims = 2 + number % 5

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 
 from autotune.search.region import Axis, Point
 from autotune.values import Config, Infeasible, Measured, TrialResult
-from benchmarks.search.study import Method, Task, best_seen
+from benchmarks.search.study import Method, NoLive, Task, best_seen
 
 LEVELS = (0.25, 0.5, 0.75, 1.0)
 # vLLM's script begins at 0.98 and gives up below 0.90, in steps of 0.01.
@@ -20,7 +20,7 @@ TIE, CONFIRMED = 0.02, 3
 Steps = Generator[Point, TrialResult, None]
 
 
-class Scripted:
+class Scripted(NoLive):
     """A method written as a generator that is sent the result of each point it yields."""
 
     def __init__(self, task: Task, script: Callable[[Task], Steps], choose: Callable[[list[TrialResult]], int]) -> None:

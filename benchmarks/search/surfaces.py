@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
@@ -11,13 +12,14 @@ import msgspec
 from autotune.search.region import Region
 from autotune.sim.memory import OomStage, Resolved, normalised, resolve
 from autotune.sim.settings import SimSettings
-from autotune.sim.virtual import OOM_AT, VirtualLoad, start_seconds
+from autotune.sim.virtual import OOM_AT, VirtualLoad, lowered, start_seconds
 from autotune.values import (
     Config,
     Diagnosis,
     Effective,
     Estimate,
     Infeasible,
+    LiveFigures,
     Measured,
     Measurement,
     Outcome,
@@ -25,9 +27,11 @@ from autotune.values import (
     Stage,
     Value,
 )
-from benchmarks.search.mixed import mixed_throughput
+from benchmarks.search.mixed import mixed_state
 
-METRIC = "output_throughput_tok_s"
+METRIC, TPOT = "output_throughput_tok_s", "tpot_mean_s"
+# By how much loads at lowered limits are off a fresh start, one draw for each surface: the search has to learn it.
+LIVE_OFF = 0.015
 KINDS: dict[OomStage, str] = {
     "weights": "oom_weights",
     "kv_pool": "oom_kv",
@@ -44,11 +48,19 @@ STAGES: dict[OomStage, Stage] = {
 NOTICED_S = 15.0
 
 
+class Truth(msgspec.Struct, frozen=True, kw_only=True):
+    """A configuration without noise: throughput, seconds per token, and by what share a limit is missed, 0.0: none."""
+
+    tok_s: float
+    tpot_s: float
+    excess: float = 0.0
+
+
 class Start(msgspec.Struct, frozen=True, kw_only=True):
     """One start and load: what a tuner is told, the truth (None: out of memory), and the wall clock that it took."""
 
     outcome: Outcome
-    true_tok_s: float | None
+    truth: Truth | None
     start_s: float
     load_s: float
 
@@ -68,8 +80,18 @@ class Surface(Protocol):
     def region(self) -> Region: ...
     @property
     def request_tokens(self) -> float: ...
+    @property
+    def limits(self) -> Mapping[str, float]:
+        """Largest values of other figures, by metric."""
+        ...
+
     def start(self, config: Config, noise: float, seed: str) -> Start: ...
-    def truth(self, config: Config) -> float | None: ...
+
+    def live(self, config: Config, limit: int, noise: float, seed: str) -> LiveFigures:
+        """One more load of the start with that seed, its running limit lowered."""
+        ...
+
+    def truth(self, config: Config) -> Truth | None: ...
 
 
 class Twist(Value, frozen=True, kw_only=True):
@@ -100,6 +122,7 @@ class SimSurface(Value, frozen=True, kw_only=True):
     region: Region
     base: dict[str, ParamValue] = {}
     twist: Twist = Twist()
+    limits: dict[str, float] = {}
 
     @property
     def request_tokens(self) -> float:
@@ -107,29 +130,75 @@ class SimSurface(Value, frozen=True, kw_only=True):
 
     def start(self, config: Config, noise: float, seed: str) -> Start:
         resolved = resolve(self.settings, {**self.base, **config.params})
-        chance = random.Random(seed)
-        start_s = start_seconds(self.settings, resolved) * (1.0 + 0.05 * chance.random())
+        draw = Draw.of(noise, seed)
+        start_s = start_seconds(self.settings, resolved) * draw.start
         if resolved.oom:
             load_s = self.load.death_s + NOTICED_S if resolved.oom == "load" else 0.0
             lost_s = start_s * OOM_AT[resolved.oom]
-            return Start(outcome=failure(resolved.oom), true_tok_s=None, start_s=lost_s, load_s=load_s)
+            return Start(outcome=failure(resolved.oom), truth=None, start_s=lost_s, load_s=load_s)
         true = self._true(config, resolved)
-        within = noise / 4
-        seen = true * math.exp(chance.gauss(0.0, noise)) * (1.0 + chance.gauss(0.0, within))
-        outcome = success(seen, true * within, _effective(self.settings, resolved))
-        return Start(outcome=outcome, true_tok_s=true, start_s=start_s, load_s=self.load.duration_s)
+        score, steady = draw.seen(true, draw.within)
+        outcome = success(score, steady, _effective(self.settings, resolved))
+        return Start(outcome=outcome, truth=true, start_s=start_s, load_s=self.load.duration_s)
 
-    def truth(self, config: Config) -> float | None:
-        return self.start(config, 0.0, "").true_tok_s
+    def live(self, config: Config, limit: int, noise: float, seed: str) -> LiveFigures:
+        resolved = resolve(self.settings, {**self.base, **config.params})
+        true = self._true(config, resolved, limit)
+        return live_figures(self.name, limit, true, (noise, seed, self.load.duration_s))
 
-    def _true(self, config: Config, resolved: Resolved) -> float:
+    def truth(self, config: Config) -> Truth | None:
+        return self.start(config, 0.0, "").truth
+
+    def _true(self, config: Config, resolved: Resolved, limit: int = 0) -> Truth:
         flags = frozenset(normalised({**self.base, **config.params}).items())
-        true = mixed_throughput(self.settings, flags, self.load)
-        if not (self.twist.waves or self.twist.peak):
-            return true
-        point = self.region.point({**_values(resolved), **config.params})
+        state = mixed_state(self.settings, flags, self.load, limit)
+        factor = self._twisted(config, lowered(resolved, limit)) if self.twist.waves or self.twist.peak else 1.0
+        tpot_s = state.tpot_mean_s / factor
+        most = self.limits.get(TPOT)
+        excess = max(0.0, tpot_s / most - 1.0) if most else 0.0
+        return Truth(tok_s=state.throughput_tok_s * factor, tpot_s=tpot_s, excess=excess)
+
+    def _twisted(self, config: Config, resolved: Resolved) -> float:
+        running = resolved.limits.running
+        point = self.region.point({**_values(resolved), **config.params, "max_running_requests": running})
         units = tuple(axis.unit(point[axis.name]) if axis.name in point else 0.5 for axis in self.region.axes())
-        return true * self.twist.factor(units, resolved.limits.running)
+        return self.twist.factor(units, running)
+
+
+class Draw(msgspec.Struct, frozen=True, kw_only=True):
+    """The chance of one start: factors of its time and of its throughput, and the error within it, relative."""
+
+    start: float
+    between: float
+    within: float
+    chance: float
+
+    @classmethod
+    def of(cls, noise: float, seed: str) -> Draw:
+        chance = random.Random(seed)
+        start = 1.0 + 0.05 * chance.random()
+        return cls(start=start, between=math.exp(chance.gauss(0.0, noise)), within=noise / 4, chance=chance.gauss(0, 1))
+
+    def seen(self, true: Truth, within: float) -> tuple[Estimate, dict[str, float]]:
+        """Score and figures of the start's own load."""
+        return _seen(true, self.between * (1.0 + self.chance * within), within)
+
+
+def live_figures(name: str, limit: int, true: Truth, start: tuple[float, str, float]) -> LiveFigures:
+    """A load of a start (noise, seed, seconds of a load) at a lowered limit: off by what lowered loads of this surface
+    are off, and with an error of its own.
+    """
+    noise, seed, seconds = start
+    off = math.exp(random.Random(f"live loads of {name}").gauss(0.0, LIVE_OFF))
+    own = 1.0 + random.Random(f"{seed}|{limit}").gauss(0.0, noise / 4)
+    score, steady = _seen(true, Draw.of(noise, seed).between * off * own, noise / 4)
+    return LiveFigures(limit=limit, score=score, steady=steady, load_s=seconds)
+
+
+def _seen(true: Truth, factor: float, within: float) -> tuple[Estimate, dict[str, float]]:
+    value = true.tok_s * factor
+    score = Estimate(value=value, stderr=true.tok_s * within, batches=10)
+    return score, {METRIC: value, TPOT: true.tpot_s / factor}
 
 
 def _values(resolved: Resolved) -> dict[str, ParamValue]:
@@ -166,13 +235,13 @@ def failure(stage: OomStage) -> Infeasible:
     return Infeasible(diagnosis=Diagnosis(kind=KINDS[stage], action="prune", stage=STAGES[stage]))
 
 
-def success(value: float, stderr: float, effective: Effective) -> Measured:
+def success(score: Estimate, steady: dict[str, float], effective: Effective) -> Measured:
     """A measured throughput."""
     return Measured(
-        score=Estimate(value=value, stderr=stderr, batches=10),
+        score=score,
         measurement=Measurement(
             whole={},
-            steady={METRIC: value},
+            steady=steady,
             estimates={},
             requests_completed=1000,
             requests_failed=0,

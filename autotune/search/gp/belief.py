@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from autotune.search.gp.acquisition import gain_of_new, gain_of_repeat
 from autotune.search.gp.chart import Chart
 from autotune.search.gp.feasibility import Feasibility
-from autotune.search.gp.model import Data, Mean, Prior, Process, fit
+from autotune.search.gp.limits import Limits, limits_of
+from autotune.search.gp.model import Prior
 from autotune.search.gp.observations import Group, Observations
 from autotune.search.gp.physics import Physics
+from autotune.search.gp.view import View
 
 Array = NDArray[np.float64]
 # Without the formula the process has to explain everything.
 PLAIN = Prior(amplitude=0.35, amplitude_sd=0.8)
-LEVEL_SD = 1.0
+LENGTHS = {"graph": 2.0, "memory": 1.5}
 # How far the formula is trusted before anything speaks for or against it.
 TRUST = 0.8
+# A configuration within the limits is worth this much more than the slowest one that is not, on the log scale.
+BELOW_ALL = 0.7
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,24 +46,6 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     parts: Parts = Parts()
 
 
-class _Model(msgspec.Struct, frozen=True):
-    """One way to see the study: with the formula, or without. ``tried`` are mean, deviation and reduced factor."""
-
-    process: Process
-    means: Mean
-    tried: tuple[Array, Array, Array]
-    physics: Physics | None = None
-    weight: float = 1.0
-
-    def mean_at(self, units: Array, groups: Sequence[Group]) -> Mean:
-        return self.physics.mean(self.physics.load_at(units)) if self.physics else _level(groups, len(units))
-
-    def rows(self, rows: list[int]) -> tuple[Array, tuple[Array, Mean, Array]]:
-        """Posterior means of some groups, and what their covariances with other points need."""
-        mean = Mean(self.means.values[rows], self.means.slopes[rows])
-        return self.tried[0][rows], (self.process.data.points[rows], mean, self.tried[2][:, rows])
-
-
 class Belief:
     """The posterior over one study. Needs at least one measured trial.
 
@@ -74,11 +58,11 @@ class Belief:
         self.chart = question.chart
         self.seen = seen
         self._feasibility = Feasibility(self.chart, self.seen) if question.parts.feasibility else None
-        self._models: tuple[_Model, ...] = ()
-        self._limits: Process | None = None
+        self.views: tuple[View, ...] = ()
+        self.limits: Limits | None = None
         if self.groups:
-            self._models = self._fit()
-            self._limits = self._fit_limits()
+            self.views = self._fit()
+            self.limits = limits_of(self.chart, seen, self.views[0].physics, self._prior(PLAIN))
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -86,19 +70,23 @@ class Belief:
 
     def noise(self) -> float:
         """Relative deviation between equal starts."""
-        return sum(m.weight * m.process.noise for m in self._models)
+        return sum(m.weight * m.process.noise for m in self.views)
 
     def trust(self) -> float:
         """How much the data speak for the formula, 0 to 1."""
-        return sum(m.weight for m in self._models if m.physics)
+        return sum(m.weight for m in self.views if m.physics)
 
     def means(self) -> Array:
         """Posterior means of the groups, log scale."""
-        return np.asarray(sum(m.weight * m.tried[0] for m in self._models))
+        return np.asarray(sum(m.weight * m.tried[0] for m in self.views))
 
     def deviations(self) -> Array:
         """Posterior deviations of the groups."""
-        return np.asarray(sum(m.weight * m.tried[1] for m in self._models))
+        return np.asarray(sum(m.weight * m.tried[1] for m in self.views))
+
+    def shows_curves(self) -> bool:
+        """Whether starts of this study are loaded at lower running limits too."""
+        return any(g.live for g in self.groups)
 
     def best(self) -> int | None:
         """The group to recommend: the best posterior mean of those that may be."""
@@ -108,36 +96,40 @@ class Belief:
 
     def worth(self, units: Array) -> Array:
         """Expected relative gain of starting each of (n, dims) new points once, their feasibility counted in."""
-        rows, gain = self._eligible(), np.zeros(len(units))
-        for model in self._models:
-            mean = model.mean_at(units, self.groups)
-            centre, deviation, reduced = model.process.predict(units, mean)
-            tried, known = model.rows(rows)
-            cross = model.process.joint(known, (units, mean, reduced))
-            total = np.sqrt(deviation**2 + self._start_variance(model))
-            gain += model.weight * gain_of_new(centre, deviation**2 / total, tried, cross / total)
+        rows, gain = self.eligible(), np.zeros(len(units))
+        for view in self.views:
+            mean = view.mean_at(units)
+            centre, deviation, reduced = view.process.predict(units, mean)
+            if not rows:
+                gain += view.weight * np.maximum(centre - self.floor(view), 0.0)
+                continue
+            tried, known = view.rows(rows)
+            cross = view.process.joint(known, (units, mean, reduced))
+            total = np.sqrt(deviation**2 + self.start_variance(view))
+            gain += view.weight * gain_of_new(centre, deviation**2 / total, tried, cross / total)
         return np.asarray(gain * self.chances(units))
 
     def worth_repeating(self) -> tuple[list[int], Array]:
         """Indices of the groups that may be recommended, and the expected gain of one more start of each."""
-        rows = [i for i, g in enumerate(self.groups) if g.eligible]
+        rows = self.eligible()
         if not rows or not self.question.parts.noise:
             return [], np.zeros(0)
         gain = np.zeros(len(rows))
-        for model in self._models:
-            tried, known = model.rows(rows)
-            cross = model.process.joint(known, known)
-            total = np.sqrt(np.maximum(np.diag(cross), 0.0) + self._start_variance(model))
-            gain += model.weight * gain_of_repeat(tried, cross / total[None, :])
+        for view in self.views:
+            tried, known = view.rows(rows)
+            cross = view.process.joint(known, known)
+            total = np.sqrt(np.maximum(np.diag(cross), 0.0) + self.start_variance(view))
+            gain += view.weight * gain_of_repeat(tried, cross / total[None, :])
         return rows, gain
 
     def chances(self, units: Array) -> Array:
         """The probability that a point can be served, within the objective's limits."""
-        chance = self._feasibility.probability(units) if self._feasibility else np.ones(len(units))
-        if self._limits is not None:
-            centre, deviation, _ = self._limits.predict(units, _flat(len(units)))
-            chance = chance * ndtr(-centre / deviation)
-        return np.asarray(chance)
+        chance = self.survives(units)
+        return chance if self.limits is None else np.asarray(chance * self.limits.chances(units))
+
+    def survives(self, units: Array) -> Array:
+        """The probability that a point can be served at all."""
+        return self._feasibility.probability(units) if self._feasibility else np.ones(len(units))
 
     def price(self, chance: Array) -> Array:
         """Expected seconds of a start with that chance to live, relative to one that lives."""
@@ -147,27 +139,34 @@ class Belief:
 
     def forecast(self, units: Array) -> tuple[Array, Array]:
         """Posterior mean and deviation of the log score at new points, of the two models together."""
-        found = [m.process.predict(units, m.mean_at(units, self.groups)) for m in self._models]
-        weights = [m.weight for m in self._models]
+        found = [m.predict(units) for m in self.views]
+        weights = [m.weight for m in self.views]
         mean = sum(w * f[0] for w, f in zip(weights, found, strict=True))
         second = sum(w * (f[1] ** 2 + (f[0] - mean) ** 2) for w, f in zip(weights, found, strict=True))
         return np.asarray(mean), np.sqrt(np.asarray(second))
 
-    def _eligible(self) -> list[int]:
-        """Rows of the groups that a gain is measured against."""
-        rows = [i for i, g in enumerate(self.groups) if g.eligible]
-        # Nothing may be recommended yet: anything that may be is a gain over the worst seen.
-        return rows or [int(np.argmin(self.means()))]
+    def eligible(self) -> list[int]:
+        """Rows of the groups that may be recommended: what a gain is measured against."""
+        return [i for i, g in enumerate(self.groups) if g.eligible]
 
-    def _start_variance(self, model: _Model) -> float:
-        within = [e * e for g in self.groups for e in g.stderrs]
-        return model.process.noise**2 + sum(within) / len(within)
+    def floor(self, view: View) -> float:
+        """What a gain is measured against while nothing may be recommended yet: far below all that was started."""
+        return float(min(m for m, g in zip(view.tried[0], self.groups, strict=True) if not g.live)) - BELOW_ALL
 
-    def _fit(self) -> tuple[_Model, ...]:
-        plain = self._model(None)
+    def start_variance(self, view: View) -> float:
+        """Of what one start of a configuration would say, around its true value."""
+        within = [e * e for g in self.seen.fresh for e in g.stderrs]
+        return view.process.noise**2 + sum(within) / len(within)
+
+    def _fit(self) -> tuple[View, ...]:
+        plain = View.of(self.chart, self.seen, None, self._prior(PLAIN))
         if not (self.question.parts.physics and self.question.sign > 0 and self.chart.role("running") is not None):
             return (plain,)
-        informed = self._model(Physics(self.chart, self.groups, self.question.request_tokens))
+        physics = Physics(self.chart, self.groups, self.question.request_tokens)
+        # What graphs and memory do is the formula's business: the rest hardly depends on them, or a curve over the
+        # running limit, along which the share of graphs moves too, is taken for an effect of graphs.
+        lengths = tuple(LENGTHS.get(hint.role, Prior().length) for hint in self.chart.hints)
+        informed = View.of(self.chart, self.seen, physics, self._prior(Prior(lengths=lengths)))
         odds = math.log(TRUST / (1 - TRUST)) + informed.process.evidence - plain.process.evidence
         weight = 1 / (1 + math.exp(-max(-30.0, min(30.0, odds))))
         return (
@@ -175,46 +174,14 @@ class Belief:
             msgspec.structs.replace(plain, weight=1 - weight),
         )
 
-    def _model(self, physics: Physics | None) -> _Model:
-        noise = self.seen.noise
-        base = Prior() if physics else PLAIN
-        prior = msgspec.structs.replace(base, noise=max(noise.between, 0.003), noise_sd=1 / math.sqrt(2 * noise.df))
+    def _prior(self, base: Prior) -> Prior:
         if not self.question.parts.noise:
-            prior = msgspec.structs.replace(base, noise=0.003, noise_sd=1e-3)
-        means = physics.mean(physics.load) if physics else _level(self.groups, len(self.groups))
-        process = fit(_data(self.groups), means, self.chart.categorical(), prior)
-        return _Model(process, means, process.predict(self.seen.points(), means), physics)
-
-    def _fit_limits(self) -> Process | None:
-        known = [g for g in self.groups if math.isfinite(g.excess)]
-        if not known:
-            return None
-        points, excess = np.array([g.point for g in known]), np.array([g.excess for g in known])
-        starts = np.array([len(g.logs) for g in known], dtype=float)
-        data = Data(points, np.clip(excess, -1.0, 2.0), starts, np.zeros(len(known)))
-        return fit(data, _flat(len(known)), self.chart.categorical(), PLAIN)
+            return msgspec.structs.replace(base, noise=0.003, noise_sd=1e-3)
+        noise = self.seen.noise
+        return msgspec.structs.replace(base, noise=max(noise.between, 0.003), noise_sd=1 / math.sqrt(2 * noise.df))
 
 
 @lru_cache(maxsize=8)
 def believe(question: Question, seen: Observations) -> Belief:
     """The belief, kept for a while: what to start next, whom to recommend and when to stop all ask for it."""
     return Belief(question, seen)
-
-
-def _data(groups: Sequence[Group]) -> Data:
-    return Data(
-        np.array([g.point for g in groups]),
-        np.array([sum(g.logs) / len(g.logs) for g in groups]),
-        np.array([len(g.logs) for g in groups], dtype=float),
-        np.array([sum(e * e for e in g.stderrs) / len(g.stderrs) for g in groups]),
-    )
-
-
-def _level(groups: Sequence[Group], count: int) -> Mean:
-    """A level near what was seen, and little else known."""
-    logs = [sum(g.logs) / len(g.logs) for g in groups]
-    return Mean(np.full(count, float(np.median(logs))), np.full((count, 1), LEVEL_SD))
-
-
-def _flat(count: int) -> Mean:
-    return Mean(np.zeros(count), np.full((count, 1), 0.5))

@@ -11,7 +11,7 @@ from optuna.distributions import CategoricalDistribution
 from autotune.search.gp.chart import Chart
 
 Array = NDArray[np.float64]
-SPREAD, NEAR, AGAIN = 300, 120, 120
+SPREAD, NEAR, AGAIN, KNOWN = 300, 120, 120, 8
 SWEEP = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0)
 LIMITS, FRACTIONS = (1.0, 0.93, 0.85, 0.75, 0.6, 0.45), (0.0, 0.25, 0.5, 0.65, 0.8, 0.9, 1.0)
 SHARES = (1.0, 0.67, 0.34, 0.0)
@@ -24,7 +24,7 @@ def candidates(chart: Chart, home: Array, chance: np.random.Generator) -> Array:
         parts.append(_near(chart, point, NEAR // 2, 0.2, chance))
         parts.append(_near(chart, point, NEAR // 2, 0.05, chance))
     if len(home):
-        parts += [_sweeps(chart, home[0]), _lattice(chart, home[0])]
+        parts += [home[:KNOWN], _sweeps(chart, home[0]), _lattice(chart, home[0])]
     return _distinct(chart.snap(np.concatenate(parts)))
 
 

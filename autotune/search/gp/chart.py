@@ -90,6 +90,10 @@ class Chart(msgspec.Struct, frozen=True):
     def dims(self) -> int:
         return len(self.names)
 
+    def top(self, place: int) -> float:
+        """The largest unit coordinate of an axis."""
+        return _top_unit(self.distributions[place])
+
     def categorical(self) -> tuple[bool, ...]:
         return tuple(isinstance(d, CategoricalDistribution) for d in self.distributions)
 
@@ -115,6 +119,29 @@ class Chart(msgspec.Struct, frozen=True):
     def role(self, role: Role) -> int | None:
         """The place of the axis with that role."""
         return next((i for i, hint in enumerate(self.hints) if hint.role == role), None)
+
+    def lowered(self, units: Array, limits: Array, graphs: Array) -> Array:
+        """The points (n, dims) of the same servers at other running limits (n,). What is a share of the limit keeps its
+        value, as far as the share goes; ``graphs`` (n,) are the graph ceilings in force (NaN: those of the points).
+        """
+        place = self.role("running")
+        assert place is not None
+        after = np.array(units, dtype=float)
+        after[:, place] = [self._unit_of(place, limit) for limit in limits]
+        limits = self.quantity(after, place)
+        for i, hint in enumerate(self.hints):
+            if hint.share_of and hint.share_of == self.hints[place].parameter:
+                own = self.quantity(np.asarray(units), i)
+                kept = np.where(np.isfinite(graphs), graphs, own) if hint.role == "graph" else own
+                after[:, i] = [self._unit_of(i, share) for share in kept / limits]
+        return self.snap(after)
+
+    def _unit_of(self, place: int, own: float) -> float:
+        """The unit coordinate of an axis' own value (of a share the share), the nearest one."""
+        values = self.hints[place].values
+        if values:
+            own = min(range(len(values)), key=lambda i: abs(values[i] - own))
+        return _unit(self.distributions[place], own)
 
     def quantity(self, units: Array, place: int) -> Array:
         """Natural values (n,) of an axis: shares are multiplied out."""

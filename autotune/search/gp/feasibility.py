@@ -36,7 +36,7 @@ class Feasibility:
         self._chart = chart
         self._memory = chart.role("memory")
         self._places = [i for i, h in enumerate(chart.hints) if h.oom and i != self._memory]
-        alive = np.array([g.point for g in seen.groups]).reshape(-1, chart.dims)
+        alive = np.array([g.point for g in seen.fresh]).reshape(-1, chart.dims)
         dead = np.array([f.point for f in seen.failures if f.memory]).reshape(-1, chart.dims)
         self._others = np.array([f.point for f in seen.failures if not f.memory]).reshape(-1, chart.dims)
         self._alive = alive
@@ -52,7 +52,7 @@ class Feasibility:
         """Log reserve (or room), the fraction that the weights take, and the log shares."""
         weights, weights_sd = WEIGHTS, WEIGHTS_SD
         graph_share = SHARE
-        for g in seen.groups:
+        for g in seen.fresh:
             pool_gb, weight_gb = g.memory("kvcache"), g.memory("weight")
             if pool_gb > 0 and weight_gb > 0 and math.isfinite(g.fraction):
                 gpu_gb = (pool_gb + weight_gb) / g.fraction

@@ -17,15 +17,16 @@ JITTER = 1e-8
 
 
 class Data(msgspec.Struct, frozen=True):
-    """Configurations with all their starts pooled.
+    """Readings: configurations with all their starts pooled, and single loads of one start.
 
-    ``points`` (n, dims) unit coordinates, ``values`` (n,) mean log score, ``starts`` (n,) how many were averaged,
-    ``within`` (n,) mean variance of one start's own error.
+    ``points`` (n, dims) unit coordinates, ``values`` (n,) mean log score, ``shared`` (n, n) how much of the variance
+    between starts two readings have in common (1/k on the diagonal for the mean of k starts), ``within`` (n,) variance
+    of each reading's own error.
     """
 
     points: Array
     values: Array
-    starts: Array
+    shared: Array
     within: Array
 
 
@@ -37,11 +38,14 @@ class Mean(msgspec.Struct, frozen=True):
 
 
 class Prior(msgspec.Struct, frozen=True, kw_only=True):
-    """Medians and log deviations of the hyperparameters. ``amplitude`` is what the mean does not explain, relative."""
+    """Medians and log deviations of the hyperparameters. ``amplitude`` is what the mean does not explain, relative;
+    ``lengths`` are the medians axis by axis, where they are not all ``length``.
+    """
 
     amplitude: float = 0.08
     amplitude_sd: float = 0.6
     length: float = 0.7
+    lengths: tuple[float, ...] = ()
     length_sd: float = 0.6
     noise: float = 0.05
     noise_sd: float = 0.5
@@ -68,6 +72,15 @@ class Process(msgspec.Struct, frozen=True):
         own = self.amplitude**2 + (mean.slopes**2).sum(axis=1)
         return centre, np.sqrt(np.maximum(own - (reduced**2).sum(axis=0), 1e-12)), reduced
 
+    def reading(self, points: Array, mean: Mean, mix: Array, within: float) -> tuple[Array, Array]:
+        """One more load each on starts that were read: the reduced cross factor (n, m), and the variance (m,) of what
+        will be read. ``mix`` (n, m) is how much of the start's deviation each reading so far has.
+        """
+        cross = self._covariance(self.data.points, self.mean, points, mean) + self.noise**2 * mix
+        reduced = solve_triangular(self.factor, cross, lower=True, check_finite=False)
+        own = self.amplitude**2 + (mean.slopes**2).sum(axis=1) + self.noise**2 + within
+        return reduced, np.maximum(own - (reduced**2).sum(axis=0), 1e-12)
+
     def joint(self, left: tuple[Array, Mean, Array], right: tuple[Array, Mean, Array]) -> Array:
         """Posterior covariance (m, k) between two sets of points, each with its mean and reduced cross factor."""
         prior = self._covariance(left[0], left[1], right[0], right[1])
@@ -80,7 +93,7 @@ class Process(msgspec.Struct, frozen=True):
 
 def fit(data: Data, mean: Mean, categorical: tuple[bool, ...], prior: Prior) -> Process:
     """The process at the most probable hyperparameters."""
-    centre = np.log([prior.amplitude, prior.noise, *[prior.length] * len(categorical)])
+    centre = np.log([prior.amplitude, prior.noise, *(prior.lengths or [prior.length] * len(categorical))])
     spread = np.array([prior.amplitude_sd, prior.noise_sd, *[prior.length_sd] * len(categorical)])
     loss = _Loss(data, mean, categorical, centre, spread)
     found = centre
@@ -111,7 +124,7 @@ class _Loss:
         inner = np.outer(weights, weights) - inverse
         gradient = np.empty_like(theta)
         gradient[0] = -(inner * smooth).sum() * amplitude2
-        gradient[1] = -(np.diag(inner) * noise2 / self._data.starts).sum()
+        gradient[1] = -(inner * self._data.shared).sum() * noise2
         gradient[2:] = -0.5 * amplitude2 * np.einsum("nm,dnm->d", inner, by_length)
         off = (theta - self._centre) / self._spread
         value = 0.5 * self._rest @ weights + np.log(np.diag(factor)).sum() + 0.5 * (off @ off)
@@ -122,7 +135,7 @@ class _Loss:
         return self._solved(math.exp(2 * theta[0]) * smooth, math.exp(2 * theta[1]))
 
     def _solved(self, smooth: Array, noise2: float) -> tuple[Array, Array]:
-        full = smooth + self._base
-        full[np.diag_indices_from(full)] += (noise2 + self._data.within) / self._data.starts + JITTER
+        full = smooth + self._base + noise2 * self._data.shared
+        full[np.diag_indices_from(full)] += self._data.within + JITTER
         factor = cholesky(full, lower=True, check_finite=False)
         return factor, cho_solve((factor, True), self._rest, check_finite=False)

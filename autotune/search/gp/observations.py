@@ -12,19 +12,23 @@ from numpy.typing import NDArray
 from optuna.trial import FrozenTrial, TrialState
 
 from autotune.search.gp.chart import Chart
-from autotune.search.outcomes import FEASIBLE
+from autotune.search.outcomes import FEASIBLE, LIVE
 from autotune.verdict.noise import NoiseModel, Tried, estimate_noise
 
 Array = NDArray[np.float64]
 # A load that was ended early saw the ramp more than the plateau: its value is less sure by this much.
 EARLY_STDERR = 0.05
 OOM_KINDS = ("oom_",)
+# Fitting takes the third power of what was read: of a long night the loads of its best starts.
+LIVE_LOADS = 64
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
     """One configuration with all its starts. ``point`` is in unit coordinates, ``excess`` the largest violated limit.
 
     ``logs`` are log scores (negated where less is better), ``running``, ``graph`` and ``kv_tokens`` what was in force.
+    ``live`` is one more load of a start at a running limit that was lowered while it served: near a start with that
+    limit, but none.
     """
 
     trials: tuple[int, ...]
@@ -32,6 +36,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     logs: tuple[float, ...]
     stderrs: tuple[float, ...]
     whole: bool = True
+    live: bool = False
     excess: float = math.nan
     running: float = math.nan
     graph: float = math.nan
@@ -45,8 +50,8 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def eligible(self) -> bool:
-        """Whether it may be recommended: a whole load, within every limit."""
-        return self.whole and not self.excess > 0
+        """Whether it may be recommended: a whole load of a fresh start, within every limit."""
+        return self.whole and not self.live and not self.excess > 0
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,8 +72,21 @@ class Observations(msgspec.Struct, frozen=True, kw_only=True):
     price: Price
     sign: float
 
+    @property
+    def fresh(self) -> tuple[Group, ...]:
+        """What was started, without the loads at lowered limits."""
+        return tuple(g for g in self.groups if not g.live)
+
     def points(self) -> Array:
         return np.array([g.point for g in self.groups])
+
+    def shared(self) -> Array:
+        """Which part of the variance between starts each two groups have in common, (n, n)."""
+        starts = sorted({number for g in self.groups for number in g.trials})
+        part = np.zeros((len(self.groups), len(starts)))
+        for row, g in enumerate(self.groups):
+            part[row, [starts.index(number) for number in g.trials]] = 1.0 / len(g.trials)
+        return np.asarray(part @ part.T)
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,15 +105,21 @@ def observe(trials: Sequence[FrozenTrial], chart: Chart, sign: float) -> Observa
     for trial in known:
         if trial.number in values:
             grouped.setdefault(_identity(trial, chart), []).append(trial)
-    groups = tuple(_group(members, values, scale, chart, sign) for members in grouped.values())
+    fresh = tuple(_group(members, values, scale, chart, sign) for members in grouped.values())
     failures = tuple(
         Failure(trial=t.number, point=tuple(chart.units(t.params)), memory=_of_memory(t))
         for t in known
         if t.number not in values and t.state is TrialState.PRUNED
     )
     pending = tuple(tuple(chart.units(t.params)) for t in known if not t.state.is_finished())
+    lowered = _lowered([t for t in known if t.number in values], values, scale, chart, sign)
     return Observations(
-        groups=groups, failures=failures, pending=pending, noise=_noise(groups), price=_price(known), sign=sign
+        groups=(*fresh, *lowered),
+        failures=failures,
+        pending=pending,
+        noise=_noise(fresh),
+        price=_price(known),
+        sign=sign,
     )
 
 
@@ -157,6 +181,35 @@ def _group(
         fraction=_number(fraction),
         kv_tokens=_number(effective.get("kv_tokens")),
         memory_gb=tuple((effective.get("gpu_memory_gb") or {}).items()),
+    )
+
+
+def _lowered(
+    measured: Sequence[FrozenTrial], values: Mapping[int, float], scale: _Scale, chart: Chart, sign: float
+) -> tuple[Group, ...]:
+    """The loads at lowered limits, those of the best starts where there are more than the model has time for."""
+    if chart.role("running") is None:
+        return ()
+    found: list[Group] = []
+    for trial in sorted(measured, key=lambda t: (-sign * values[t.number], t.number)):
+        start = _group([trial], values, scale, chart, sign)
+        found += [group for load in trial.user_attrs.get(LIVE, ()) if (group := _load(start, load, scale, chart, sign))]
+    return tuple(found[:LIVE_LOADS])
+
+
+def _load(start: Group, load: Mapping[str, float], scale: _Scale, chart: Chart, sign: float) -> Group | None:
+    value = load["score"]
+    if scale.log and not value > 0:
+        return None
+    place = chart.lowered(np.array([start.point]), np.array([load["limit"]]), np.array([start.graph]))
+    return msgspec.structs.replace(
+        start,
+        live=True,
+        point=tuple(place[0].tolist()),
+        running=load["limit"],
+        logs=(sign * scale.of(value),),
+        stderrs=(scale.relative(load["score_stderr"], value),),
+        excess=load.get("excess", math.nan),
     )
 
 

@@ -2,7 +2,9 @@
 
 A decode step of batch b takes a + c b seconds, and more where b exceeds the largest captured graph; the batch is the
 running limit, or what fits the KV cache. Prompts are read in chunks of t tokens, each of which has a price of its own.
-So throughput is S b / (1 + (1 + p / t) b / h + eager (e + d b / h)), h = a / c.
+Some of a step is paid once there are requests enough: experts that are read as soon as one of them is used, and a
+prefill in every step as soon as some request ends in every step.
+So throughput is S b / (1 + w (1 - exp(-b / m)) + (1 + p / t) b / h + eager (e + d b / h)), h = a / c.
 """
 
 from __future__ import annotations
@@ -20,12 +22,14 @@ from autotune.search.gp.model import Mean
 from autotune.search.gp.observations import Group
 
 Array = NDArray[np.float64]
-# Log scale of: S, h, e, d, p, and the share of the KV arithmetic that requests really get. Median and deviation.
+# Log scale of: S, h, e, d, p, the share of the KV arithmetic that requests really get, w and m. Median and deviation.
 # Half saturation: 454 on the H200 table (16 ms / 35.2 us). Eager: 30 ms of 16 ms there, and little per request.
-CENTRES = np.log([1.0, 400.0, 1.2, 0.1, 400.0, 0.9])
-SPREADS = np.array([4.0, 1.3, 0.9, 1.0, 1.0, 0.15])
+CENTRES = np.log([1.0, 400.0, 1.3, 0.1, 400.0, 0.9, 0.3, 64.0])
+SPREADS = np.array([4.0, 1.3, 0.9, 1.0, 1.0, 0.15, 1.4, 0.8])
 # The rest that a smooth process explains, and the noise of a start, when the formula is fitted.
 MISFIT = 0.08
+# How far one start as a whole may lie off.
+START = 0.05
 _SHARPNESS = 8.0
 _EDGE = 0.02
 _SECANT = 1.0
@@ -72,14 +76,18 @@ class Physics:
         self._kv = kv_line(groups) if request_tokens > 0 else None
         self._default_graph = next((g.graph for g in groups if math.isfinite(g.graph)), math.inf)
         logs = np.array([sum(g.logs) / len(g.logs) for g in groups])
-        self.load = self._observed(groups)
-        self.theta = _fitted(self.load, logs, np.array([len(g.logs) for g in groups]))
+        self.load = self.load_of(groups)
+        self.theta = _fitted(self.load, logs, np.array([len(g.logs) for g in groups]), _curves(groups))
 
     def mean(self, load: Load) -> Mean:
         """The prior mean of the log throughput, linear in what is unknown of the formula."""
         slopes = _slopes(self.theta, load) * SPREADS
         off = (_centres(self.theta) - self.theta) / SPREADS
         return Mean(log_throughput(self.theta, load) + slopes @ off, slopes)
+
+    def pace(self, load: Load) -> Array:
+        """The logarithm of the time between two tokens of one request (by Little's law), up to a constant."""
+        return np.asarray(np.log(load.batch(self.theta)) - log_throughput(self.theta, load))
 
     def load_at(self, units: Array) -> Load:
         """What decides the batch at points that were not tried."""
@@ -100,7 +108,7 @@ class Physics:
         limits = [self._chart.quantity(units, i) for i in places]
         return np.minimum.reduce(limits) if limits else np.full(len(units), 1e9)
 
-    def _observed(self, groups: Sequence[Group]) -> Load:
+    def load_of(self, groups: Sequence[Group]) -> Load:
         """The same where the server told what was in force."""
         asked = self.load_at(np.array([g.point for g in groups]))
         running = np.array([g.running for g in groups])
@@ -117,11 +125,12 @@ class Physics:
 
 def log_throughput(theta: Array, load: Load, eager: Array | None = None) -> Array:
     """The formula, (n,). ``theta`` as in ``CENTRES``; ``eager`` replaces what follows from ``theta``."""
-    scale, half, extra, extra_each, chunk_price, _ = theta
+    scale, half, extra, extra_each, chunk_price, _, early, soon = theta
     above = load.eager(theta) if eager is None else eager
     batch = load.batch(theta)
     saturation = batch * math.exp(-half)
-    step = 1.0 + saturation * (1.0 + math.exp(chunk_price) / load.chunk)
+    step = 1.0 - math.exp(early) * np.expm1(-batch * math.exp(-soon))
+    step = step + saturation * (1.0 + math.exp(chunk_price) / load.chunk)
     step = step + above * (math.exp(extra) + math.exp(extra_each) * saturation)
     return np.asarray(scale + np.log(batch) - np.log(step))
 
@@ -150,16 +159,28 @@ def _centres(theta: Array) -> Array:
     return centres
 
 
-def _fitted(load: Load, logs: Array, starts: Array) -> Array:
-    start = CENTRES.copy()
-    start[0] = float(np.mean(logs - log_throughput(CENTRES, load)))
+def _curves(groups: Sequence[Group]) -> Array:
+    """Which groups are loads of one start, (n, starts): 1 where they are. Starts with one load are left out."""
+    live = sorted({g.trials[0] for g in groups if g.live})
+    return np.array([[float(number in g.trials) for number in live] for g in groups]).reshape(len(groups), len(live))
+
+
+def _fitted(load: Load, logs: Array, starts: Array, curves: Array) -> Array:
+    """The most probable ``theta``. Loads of one start share its deviation, so that they tell the shape of a curve and
+    only once its height.
+    """
+    begin = CENTRES.copy()
+    begin[0] = float(np.mean(logs - log_throughput(CENTRES, load)))
+    count = len(begin)
     weight = np.sqrt(starts) / MISFIT
 
-    def residuals(theta: Array) -> Array:
-        off = (theta - start) / SPREADS
-        return np.concatenate([(logs - log_throughput(theta, load)) * weight, off])
+    def residuals(unknown: Array) -> Array:
+        theta, own = unknown[:count], unknown[count:]
+        rest = logs - log_throughput(theta, load) - curves @ own
+        return np.concatenate([rest * weight, (theta - begin) / SPREADS, own / START])
 
-    return np.asarray(least_squares(residuals, start, loss="soft_l1", max_nfev=30).x)
+    first = np.concatenate([begin, np.zeros(curves.shape[1])])
+    return np.asarray(least_squares(residuals, first, loss="soft_l1", max_nfev=60 if curves.size else 30).x[:count])
 
 
 def _slopes(theta: Array, load: Load) -> Array:

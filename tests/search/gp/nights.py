@@ -5,11 +5,25 @@ from __future__ import annotations
 import math
 import random
 
+import msgspec
+
+from autotune.search.live import next_limit
 from autotune.search.region import Region
 from autotune.search.suggest import Strategy, propose
 from autotune.space.bounds import Bound
 from autotune.space.files import load_space
-from autotune.values import Config, Diagnosis, Effective, Infeasible, Measured, Outcome, ParamValue, TrialResult
+from autotune.values import (
+    Config,
+    Diagnosis,
+    Effective,
+    Estimate,
+    Infeasible,
+    LiveFigures,
+    Measured,
+    Outcome,
+    ParamValue,
+    TrialResult,
+)
 from tests.search.worlds import measured, result
 
 RUN = Bound(name="max_running_requests", kind="int", low=128, high=2048, step=8, log=True)
@@ -46,13 +60,42 @@ def run(config: Config, noise: float, seed: str) -> Outcome:
     return Measured(score=found.score, measurement=found.measurement, effective=effective)
 
 
+def loaded(config: Config, outcome: Outcome, history: list[TrialResult], strategy: Strategy, offset: float) -> Outcome:
+    """The same start with up to three more loads at lower running limits, all of them off by ``offset``."""
+    while isinstance(outcome, Measured) and len(outcome.live) < 3:
+        limit = next_limit(history, (config, outcome), REGION, strategy)
+        if limit is None:
+            break
+        own = truth(config.params)
+        assert own is not None
+        start = outcome.score.value / own
+        outcome = msgspec.structs.replace(outcome, live=(*outcome.live, live(config, limit, start * (1 + offset))))
+    return outcome
+
+
+def live(config: Config, limit: int, factor: float = 1.0) -> LiveFigures:
+    """A load of a start at a lower limit, off by ``factor``."""
+    full = {**DEFAULTS, **config.params, "max_running_requests": limit}
+    value = truth(full)
+    assert value is not None
+    score = Estimate(value=value * factor, stderr=value * factor / 100, batches=10)
+    return LiveFigures(limit=limit, score=score, steady={"output_throughput_tok_s": score.value}, load_s=30.0)
+
+
 def night(
-    trials: int, strategy: Strategy = STRATEGY, region: Region = REGION, noise: float = 0.05
+    trials: int,
+    strategy: Strategy = STRATEGY,
+    region: Region = REGION,
+    noise: float = 0.05,
+    offset: float | None = None,
 ) -> list[TrialResult]:
-    """The baseline and ``trials`` more."""
-    history = [result(0, {}, run(Config(params={}), noise, f"{strategy.seed}|0"))]
-    for number in range(1, trials + 1):
-        found = propose(history, region, strategy)
-        assert found is not None
-        history.append(result(number, found.config.params, run(found.config, noise, f"{strategy.seed}|{number}")))
+    """The baseline and ``trials`` more; with an ``offset`` of loads at lower limits, with such loads."""
+    history: list[TrialResult] = []
+    for number in range(trials + 1):
+        found = propose(history, region, strategy) if history else None
+        config = found.config if found else Config(params={})
+        outcome = run(config, noise, f"{strategy.seed}|{number}")
+        if offset is not None:
+            outcome = loaded(config, outcome, history, strategy, offset)
+        history.append(result(number, config.params, outcome))
     return history

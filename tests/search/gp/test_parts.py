@@ -80,7 +80,8 @@ def test_derivatives_of_the_kernel() -> None:
 def data(values: list[float], starts: list[float]) -> Data:
     """Points on a line."""
     n = len(values)
-    return Data(np.linspace(0, 1, n)[:, None], np.array(values), np.array(starts), np.full(n, 1e-4))
+    shares = 1.0 / np.array(starts)
+    return Data(np.linspace(0, 1, n)[:, None], np.array(values), np.diag(shares), 1e-4 * shares)
 
 
 def flat(n: int) -> Mean:
@@ -100,6 +101,16 @@ def test_the_gradient_of_the_posterior() -> None:
             assert seen_slope == pytest.approx(slope[i], rel=1e-3, abs=1e-3)
 
 
+def test_the_gradient_where_loads_share_a_start() -> None:
+    """By the noise between starts, also with readings that have it in common."""
+    shared = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.5]])
+    seen = Data(np.linspace(0, 1, 3)[:, None], np.array([0.1, 0.3, 0.2]), shared, np.full(3, 1e-4))
+    theta = np.log([0.1, 0.05, 0.7])
+    loss = _Loss(seen, flat(3), (False,), theta, np.ones(3))
+    step = np.array([0.0, 1e-5, 0.0])
+    assert (loss(theta + step)[0] - loss(theta - step)[0]) / 2e-5 == pytest.approx(loss(theta)[1][1], rel=1e-3)
+
+
 def test_more_starts_of_one_configuration_make_it_surer() -> None:
     """Pooled starts weigh as many: the posterior deviation falls."""
     once = fit(data([0.0, 0.2], [1, 1]), flat(2), (False,), Prior())
@@ -110,7 +121,7 @@ def test_more_starts_of_one_configuration_make_it_surer() -> None:
 
 def test_one_observation_is_enough() -> None:
     """The prior of the hyperparameters carries the process: no failure, and uncertainty grows with distance."""
-    process = fit(Data(np.array([[0.2]]), np.array([1.0]), np.ones(1), np.zeros(1)), flat(1), (False,), Prior())
+    process = fit(Data(np.array([[0.2]]), np.array([1.0]), np.ones((1, 1)), np.zeros(1)), flat(1), (False,), Prior())
     mean, deviation, _ = process.predict(np.array([[0.2], [0.9]]), flat(2))
     assert mean[0] == pytest.approx(1.0, abs=0.05)
     assert deviation[0] < deviation[1]
