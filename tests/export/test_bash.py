@@ -36,8 +36,10 @@ def said(done: subprocess.CompletedProcess[bytes]) -> list[str]:
 @settings(deadline=None, max_examples=60)
 @given(args=arguments)
 def test_argv_in_is_argv_out(args: list[str]) -> None:
-    """Whatever the arguments hold, the server gets exactly them."""
-    assert said(run(render("bash", bundle(["printf", "%s\\0", *args])))) == args
+    """Whatever the arguments hold, the server gets exactly them, and so does the one from before tuning."""
+    both = render("bash", bundle(["printf", "%s\\0", *args], ["printf", "%s\\0", "before", *args]))
+    assert said(run(both)) == args
+    assert said(run(both, "--baseline")) == ["before", *args]
 
 
 def test_every_hostile_string_at_once() -> None:

@@ -49,15 +49,24 @@ def test_shellcheck_is_content(exported: ExportBundle, fmt: str, tmp_path: Path)
 @every_kind
 def test_systemd_analyze_is_content(exported: ExportBundle, tmp_path: Path) -> None:
     """systemd's own checker accepts the unit without a warning."""
-    path = tmp_path / "demo.service"
-    path.write_text(render("systemd", exported))
-    done = subprocess.run(
-        [program("systemd-analyze"), "verify", "--man=no", str(path)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    verified(render("systemd", exported), tmp_path)
+
+
+@needs("systemd-analyze")
+@settings(deadline=None, max_examples=10)
+@given(args=arguments)
+def test_no_argument_makes_a_unit_invalid(args: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
+    """systemd reads hostile strings without a word."""
+    unit = render("systemd", bundle(["prog", *args], ["before", *args]))
+    verified(unit, tmp_path_factory.mktemp("unit"))
+
+
+def verified(unit: str, folder: Path) -> None:
+    """systemd's checker has nothing to say of the unit itself."""
+    path = folder / "demo.service"
+    path.write_text(unit)
+    command = [program("systemd-analyze"), "verify", "--man=no", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stderr.splitlines() if "demo.service" in line] == []
 
