@@ -27,7 +27,8 @@ from autotune.load.workload import plan_request
 CONNECTING_AT_ONCE = 64
 BACKOFF_S = 0.05
 BACKOFF_MAX_S = 1.0
-PREPARED = 512
+PREPARED = 2048
+"""Requests made ahead of time, at least; a whole wave of a worker's places in any case."""
 CLOSED_AT_ONCE_S = 1.0
 """A connection that is closed so soon after a reply was closed because of it."""
 
@@ -226,6 +227,11 @@ class Client:
         self.reuses = True
         self._running = False
         self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def ahead(self) -> int:
+        """How many requests to keep prepared."""
+        return max(PREPARED, self.workload.concurrency // self.spec.workers)
 
     @property
     def finished(self) -> bool:

@@ -204,6 +204,15 @@ def distances(result: Result, level: Level) -> dict[str, tuple[float, float]]:
     return found
 
 
+def wait(process: subprocess.Popen[bytes]) -> int:
+    """The exit code; a client that takes too long is killed, and its run fails like any other."""
+    try:
+        return process.wait(timeout=RUN_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
 def run(client: Client, level: Level) -> Result:
     """One client at one level, on a fresh double. Cost and rate are taken from the middle of the run."""
     with tempfile.TemporaryDirectory() as name:
@@ -216,7 +225,7 @@ def run(client: Client, level: Level) -> Result:
                 process = subprocess.Popen(command, stdout=out, stderr=out, cwd=folder, env=env)
                 observer = Observer(process.pid)
                 observer.start()
-                code = process.wait(timeout=RUN_LIMIT_S)
+                code = wait(process)
             times, used = observer.stop()
         if code:
             raise RuntimeError(f"{client.name} ended with {code}:\n{(folder / 'client.log').read_text()[-3000:]}")
@@ -263,7 +272,9 @@ def versions() -> str:
 
 
 def line(client: Client, level: Level, results: list[Result]) -> str:
-    """One row: medians over the repetitions."""
+    """One row: medians over the repetitions that came to their end."""
+    if not results:
+        return f"| {level.streams:,} | {client.name} | none of its runs ended within {RUN_LIMIT_S} s |" + " |" * 5
 
     def middle(values: list[float]) -> float:
         return float(np.median(values))
@@ -292,9 +303,13 @@ def main() -> None:
     for level in levels:
         for _ in range(options.repeats):
             for client in chosen:
-                seen = run(client, level)
-                results.setdefault((client.name, level.streams), []).append(seen)
-                print(line(client, level, [seen]), flush=True)
+                mine = results.setdefault((client.name, level.streams), [])
+                try:
+                    mine.append(run(client, level))
+                except RuntimeError as error:
+                    print(f"{client.name} at {level.streams}: {error}", file=sys.stderr, flush=True)
+                else:
+                    print(line(client, level, mine[-1:]), flush=True)
     titles = "streams, client, events/s, events per CPU second, TTFT error, gap error, mean gap error, completed"
     head = "| " + titles.replace(", ", " | ") + " |"
     rows = [line(client, level, results[client.name, level.streams]) for level in levels for client in chosen]
