@@ -230,3 +230,14 @@ def test_a_data_set_is_found_wherever_the_study_goes(tmp_path: Path, monkeypatch
     assert not [q for q in questions(wish, Gathered(), Seen()) if "tokens" in q.key]
     text_made = make(wish, Gathered(), Seen())[1]
     assert parse_study(text_made, known_names()).workload.dataset == str(tmp_path / "q.jsonl")
+
+
+def test_a_container_becomes_a_wrapper_of_the_study(tmp_path: Path) -> None:
+    """The file is one that a night takes, with the server's own command line."""
+    run = "docker run -d --gpus all -v /m:/m -e A=b lmsysorg/sglang:v0.5.14 python3 -m sglang.launch_server"
+    (tmp_path / "launch.sh").write_text(f"{run} --model-path /m --api-key $KEY --port 30000\n")
+    engine = read_brief(written(tmp_path, ANSWERS, gather([tmp_path / "launch.sh"], {}))).study.engine
+    assert (engine.wrapper.kind, engine.wrapper.image) == ("docker", "lmsysorg/sglang:v0.5.14")
+    assert engine.wrapper.options == ("-v", "/m:/m")
+    assert engine.command == ["python3", "-m", "sglang.launch_server", "--model-path", "/m"]
+    assert (engine.env, engine.version, engine.api_key_env) == ({"A": "b"}, "0.5.14", "KEY")

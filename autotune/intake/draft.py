@@ -165,6 +165,8 @@ def draft(wish: Wish, gathered: Gathered, seen: Seen, space: Space) -> Draft:
             command=list(command),
             env=launch.env,
             pass_env=list(launch.pass_env),
+            version=launch.version,
+            wrapper=launch.wrapper,
             api_key_env=launch.api_key_env,
             admin_key_env=launch.admin_key_env,
         ),

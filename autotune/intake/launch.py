@@ -8,31 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePath
 
 from autotune.engines.argv import flag_name, value_of
 from autotune.errors import InputError
 from autotune.export.bundle import SECRET_FLAGS
-from autotune.intake.container import Container, container_of
 from autotune.intake.flags import take
 from autotune.intake.remark import Remark
-from autotune.intake.script import Call, read_script
+from autotune.intake.script import Call
+from autotune.intake.server import server_of
 from autotune.intake.words import Word
+from autotune.intake.wrapped import Wrapped
 from autotune.study.environment import is_name, looks_secret
-from autotune.values import Value
+from autotune.values import Value, Wrapper
 
-MODULES = {
-    "sglang.launch_server": "sglang",
-    "autotune.sim": "sglang",
-    "vllm.entrypoints.openai.api_server": "vllm",
-    "vllm.entrypoints.cli.main": "vllm",
-}
-"""Python modules that are servers, and the engine that each is."""
-_FILES = {"launch_server.py": "sglang", "api_server.py": "vllm"}
-_IMAGES = {"vllm-openai": "vllm"}
-"""Images whose entry point is the server, so that only its flags follow."""
-_PREFIXES = frozenset({"exec", "nohup", "command", "builtin", "time", "setsid"})
-_SHELLS = frozenset({"bash", "sh", "dash", "zsh"})
+_TAG = re.compile(r":v?(\d+\.\d+[\w.]*)")
 _VLLM_KEY = "VLLM_API_KEY"
 _ADDRESS = (("--host",), ("--port", "-p"))
 _TLS = ("--ssl-keyfile", "--ssl-certfile", "--ssl-ca-certs", "--ssl-keyfile-password", "--ssl-cert-reqs")
@@ -45,6 +34,8 @@ class Launch(Value, frozen=True, kw_only=True):
     command: tuple[str, ...]
     env: dict[str, str] = {}
     pass_env: tuple[str, ...] = ()
+    version: str = ""
+    wrapper: Wrapper = Wrapper()
     api_key_env: str = ""
     admin_key_env: str = ""
     model_path: str = ""
@@ -54,92 +45,32 @@ class Launch(Value, frozen=True, kw_only=True):
     remarks: tuple[Remark, ...] = ()
 
 
-def kind_of(argv: Sequence[str]) -> str:
-    """The engine that a command line starts, empty for another program."""
-    for word, following in zip(argv, [*argv[1:], ""], strict=False):
-        name = PurePath(word).name
-        if word == "-m" and following in MODULES:
-            return MODULES[following]
-        if name in ("sglang", "vllm") and following == "serve":
-            return name
-        if name == "autotune" and following == "sim":
-            return "sglang"
-        if name in _FILES:
-            return _FILES[name]
-    return ""
-
-
-def server_of(call: Call, where: str) -> tuple[str, Container | None, list[Word], dict[str, Word]] | None:
-    """Engine, container, words and settings of a call that starts a server, None for any other call."""
-    words, env = _stripped(call)
-    inner = container_of(words)
-    body = list(inner.rest) if inner else words
-    body, more = _from_shell(body, where, env)
-    kind = kind_of([word.text for word in body])
-    if not kind and inner:
-        kind = next((found for mark, found in _IMAGES.items() if mark in inner.image), "")
-    return (kind, inner, body, {**env, **more}) if kind else None
-
-
-def _stripped(call: Call) -> tuple[list[Word], dict[str, Word]]:
-    """The words without ``exec``, ``nohup`` and the like; assignments of env(1) join the settings."""
-    words, env = list(call.words), dict(call.env)
-    while words:
-        program = PurePath(words[0].text).name
-        if program in _PREFIXES:
-            words = _without_options(words[1:])
-        elif program == "env" and len(words) > 1 and "=" in words[1].text and not words[1].text.startswith("-"):
-            while len(words) > 1 and is_name(words[1].text.partition("=")[0]) and "=" in words[1].text:
-                name, _, value = words.pop(1).text.partition("=")
-                env[name] = Word(text=value)
-            words = words[1:]
-        else:
-            break
-    return words, env
-
-
-def _without_options(words: list[Word]) -> list[Word]:
-    while words and words[0].text.startswith("-"):
-        words = words[2:] if words[0].text == "-a" else words[1:]
-    return words
-
-
-def _from_shell(words: list[Word], where: str, env: Mapping[str, Word]) -> tuple[list[Word], dict[str, Word]]:
-    """``bash -c 'SERVER ...'`` is the server itself: flags could not be added behind the quoted text."""
-    if len(words) < 3 or PurePath(words[0].text).name not in _SHELLS or not re.fullmatch(r"-\w*c", words[1].text):
-        return words, {}
-    settings = {name: word.text for name, word in env.items() if not word.unclear}
-    calls = [call for call in read_script(words[2].text, Path(where), settings).calls if kind_of(call.argv)]
-    if len(calls) != 1:
-        return words, {}
-    inner, more = _stripped(calls[0])
-    return inner, more
-
-
 def launch_of(call: Call, where: str) -> Launch:
     """The study's engine. Raises InputError for a command of which a part cannot be told, or that is no server."""
-    found = server_of(call, where)
-    if found is None:
+    server = server_of(call, where)
+    if server is None:
         raise InputError(f"{where}:{call.line}: no server that is known is started here")
-    kind, inner, words, env = found
+    kind, wrapped = server.kind, server.wrapped
     notes = _Notes(where, call.line)
-    words = _without_unset(words, notes)
+    words = _without_unset(list(server.words), notes)
     words, keys = _without_keys(words, kind, notes)
     words, host, port = _without_address(words, notes)
     words = _without_tls(words, notes)
-    settings, passed = _settings(env, notes)
-    if kind == "vllm" and (_VLLM_KEY in env or "--api-key" in keys):
+    settings, passed = _settings(server.env, notes)
+    if kind == "vllm" and (_VLLM_KEY in server.env or "--api-key" in keys):
         keys["--api-key"] = _VLLM_KEY
-    head = _head(inner, keys)
-    for change in inner.changes if inner else ():
+    for change in wrapped.changes if wrapped else ():
         notes.say(change)
-    command = _told([*head, *words], notes)
+    _told(wrapped.words if wrapped else (), notes)
+    command = _told(words, notes)
     argv = [word.text for word in words]
     return Launch(
         kind=kind,
-        command=tuple(_in_folder(command, call, inner, notes)),
+        command=tuple(_in_folder(command, call, wrapped, notes)),
         env=settings,
-        pass_env=tuple(dict.fromkeys(n for n in (*passed, *(inner.pass_env if inner else ())) if n != _VLLM_KEY)),
+        pass_env=tuple(name for name in dict.fromkeys(passed) if name != _VLLM_KEY),
+        version=_version(wrapped),
+        wrapper=wrapped.wrapper if wrapped else Wrapper(),
         api_key_env=keys.get("--api-key", ""),
         admin_key_env=keys.get("--admin-api-key", ""),
         model_path=value_of(argv, "--model-path", "--model") or _positional(argv),
@@ -150,12 +81,10 @@ def launch_of(call: Call, where: str) -> Launch:
     )
 
 
-def _head(inner: Container | None, keys: Mapping[str, str]) -> list[Word]:
-    """The container's part of the command line; the key reaches what runs inside by its name."""
-    if inner is None:
-        return []
-    wanted = [Word(text="--env"), Word(text=_VLLM_KEY)] if keys.get("--api-key") == _VLLM_KEY else []
-    return [*inner.head[:-1], *wanted, inner.head[-1]]
+def _version(wrapped: Wrapped | None) -> str:
+    """The engine's version by the image's tag: an image is not looked into."""
+    match = _TAG.search(wrapped.wrapper.image) if wrapped else None
+    return match[1] if match else ""
 
 
 class _Notes:
@@ -249,9 +178,12 @@ def _told(words: Sequence[Word], notes: _Notes) -> list[str]:
     return [word.text for word in words]
 
 
-def _in_folder(command: list[str], call: Call, inner: Container | None, notes: _Notes) -> list[str]:
+def _in_folder(command: list[str], call: Call, wrapped: Wrapped | None, notes: _Notes) -> list[str]:
     """A script that changes its folder: the command does the same, by env(1)."""
-    if call.folder is None or inner is not None:
+    if call.folder is None:
+        return command
+    if wrapped is not None and wrapped.isolated:
+        notes.say(f"the folder {call.folder.text} is not taken over; relative paths of the wrapper's options meant it")
         return command
     if call.folder.unclear:
         notes.say(f"the folder {call.folder.unclear} cannot be told; start nights in it")

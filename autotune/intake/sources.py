@@ -10,9 +10,10 @@ import msgspec
 from autotune.errors import InputError
 from autotune.intake.bench import Load, load_of
 from autotune.intake.flags import options
-from autotune.intake.launch import Launch, launch_of, server_of
+from autotune.intake.launch import Launch, launch_of
 from autotune.intake.remark import Remark, short
 from autotune.intake.script import Call, Script, read_script
+from autotune.intake.server import server_of
 from autotune.values import Value
 
 _BENCH_MODULES = {"sglang.bench_serving": "sglang", "sglang.benchmark.serving": "sglang"}

@@ -14,6 +14,7 @@ from autotune.engines.argv import flag_name
 from autotune.export.bundle import one_line
 from autotune.intake.draft import Draft
 from autotune.intake.remark import Remark
+from autotune.values import Wrapper
 
 WIDTH = 116
 _SETTINGS = {
@@ -72,9 +73,11 @@ def _engine(draft: Draft) -> Table:
     if engine.pass_env:
         _say(table, "Taken from the environment of the night; their values are never stored.")
         table.add("pass_env", engine.pass_env)
-    for key in ("api_key_env", "admin_key_env"):
+    for key in ("version", "api_key_env", "admin_key_env"):
         if name := getattr(engine, key):
             table.add(key, name)
+    if engine.wrapper != Wrapper():
+        table.add("wrapper", _wrapper(engine.wrapper))
     return table
 
 
@@ -89,6 +92,15 @@ def _command(command: Sequence[str]) -> Array:
         array.add_line(*words, indent="  ")
     array.add_line(indent="")
     return array
+
+
+def _wrapper(wrapper: Wrapper) -> Table:
+    table = tomlkit.table()
+    _say(table, "Where the server runs; autotune names it, holds it in the foreground and ends it there.")
+    for key, value in msgspec.to_builtins(wrapper).items():
+        if value != getattr(Wrapper(), key) and value != ():
+            table.add(key, _command(value) if isinstance(value, tuple | list) else value)
+    return table
 
 
 def _model(draft: Draft) -> Table:

@@ -9,6 +9,7 @@ import pytest
 from autotune.errors import InputError
 from autotune.intake.launch import Launch
 from autotune.intake.sources import Sorted, sort_script
+from autotune.values import Wrapper
 
 ENVIRON = {"HOME": "/home/somebody", "PATH": "/usr/bin", "MODEL_DIR": "/models/m", "OUR_KEY": "sk-0123456789"}
 
@@ -147,11 +148,14 @@ def test_a_container_runs_as_a_night_needs_it() -> None:
         "  -e A=b -e HF_TOKEN=hf_abc \\\n"
         "  --ipc=host lmsysorg/sglang:v0.5.14 python3 -m sglang.launch_server --model-path /hub/m --port 30000"
     )
-    assert found.command == (
-        *("docker", "run", "--rm", "--network", "host", "--gpus", "all", "-v", "/home/somebody/hub:/hub"),
-        *("-e", "A=b", "--env", "HF_TOKEN", "--ipc=host", "lmsysorg/sglang:v0.5.14"),
-        *("python3", "-m", "sglang.launch_server", "--model-path", "/hub/m"),
+    assert found.command == ("python3", "-m", "sglang.launch_server", "--model-path", "/hub/m")
+    assert found.wrapper == Wrapper(
+        kind="docker",
+        image="lmsysorg/sglang:v0.5.14",
+        gpus="all",
+        options=("-v", "/home/somebody/hub:/hub", "--ipc=host"),
     )
+    assert (found.env, found.version) == ({"A": "b"}, "0.5.14")
     assert found.pass_env == ("HF_TOKEN",)
     assert "hf_abc" not in repr(found)
     for word in ("-d", "--name sg", "--restart always", "-p 30000:30000"):
@@ -159,16 +163,55 @@ def test_a_container_runs_as_a_night_needs_it() -> None:
 
 
 def test_an_image_whose_entry_point_is_the_server_needs_no_command() -> None:
-    """vLLM's: only flags follow it; its key goes in by name."""
+    """vLLM's: only flags follow it, or the model and flags; its key goes in by name."""
     found = launch("docker run --runtime nvidia -it vllm/vllm-openai:v0.15.1 --model m --api-key abc12345")
-    assert found.kind == "vllm"
-    assert found.command[-5:] == ("--env", "VLLM_API_KEY", "vllm/vllm-openai:v0.15.1", "--model", "m")
+    assert (found.kind, found.api_key_env) == ("vllm", "VLLM_API_KEY")
+    assert found.command == ("python3", "-m", "vllm.entrypoints.openai.api_server", "--model", "m")
+    assert found.wrapper.options == ("--runtime", "nvidia")
+    assert launch("docker run vllm/vllm-openai m --max-num-seqs 4").command[:3] == ("vllm", "serve", "m")
 
 
 def test_a_shell_inside_a_container_is_seen_through() -> None:
     """A trial's flags could not follow a quoted command."""
     found = launch('docker run image bash -lc "vllm serve m --port 8000"')
-    assert found.command[-4:] == ("image", "vllm", "serve", "m")
+    assert found.command == ("vllm", "serve", "m")
+
+
+@pytest.mark.parametrize(
+    ("options", "gpus", "kept"),
+    [
+        ("--gpus all", "all", ()),
+        ("--gpus '\"device=0,1\"'", "0,1", ()),
+        ("--gpus=2", "", ("--gpus=2",)),
+        ("", "", ()),
+        ("--network bridge --net=host -p8000:8000 --rm", "", ()),
+        ("--entrypoint vllm", "", ()),
+    ],
+)
+def test_options_that_a_study_has_words_for(options: str, gpus: str, kept: tuple[str, ...]) -> None:
+    """GPUs, network, entry point; the rest stays as options."""
+    server = "serve m" if "entrypoint" in options else "vllm serve m"
+    found = launch(f"docker run {options} image:1 {server}")
+    assert (found.wrapper.gpus, found.wrapper.options) == (gpus, kept)
+    assert found.command == ("vllm", "serve", "m")
+
+
+def test_a_container_gets_only_what_the_script_gives_it() -> None:
+    """What is exported reaches docker's client, not the server, unless --env names it."""
+    found = launch("export A=1 B=2\ndocker run -e A -e C=3 -e D image vllm serve m")
+    assert found.env == {"A": "1", "C": "3"}
+    assert found.pass_env == ("D",)
+
+
+def test_slurm_and_ssh_are_wrappers_too() -> None:
+    """With their options; ssh's command is read as the shell there reads it."""
+    found = launch("export A=1\nsrun --gres=gpu:8 -p gpu python3 -m sglang.launch_server --model-path /m")
+    assert found.wrapper == Wrapper(kind="srun", options=("--gres=gpu:8", "-p", "gpu"))
+    assert (found.command[0], found.env) == ("python3", {"A": "1"})
+    found = launch("ssh -p 2222 me@gpu7 'cd /x; exec vllm serve \"a b\"'")
+    assert found.wrapper == Wrapper(kind="ssh", options=("-p", "2222"), destination="me@gpu7")
+    assert found.command == ("env", "--chdir=/x", "vllm", "serve", "a b")
+    assert "sudo was left out" in said(launch("sudo docker run image vllm serve m"))
 
 
 def test_load_generators_of_the_script_give_the_workload() -> None:
