@@ -30,6 +30,10 @@ from autotune.verdict.noise import predict_stderr
 
 WIDE = (8.6, 2.9)
 REACH = 1.96
+MOST_IN_A_ROW = 5
+MANY_TRIALS = 60
+NAMES_ALONG = 40
+"""As many names fit beside each other."""
 Spots = list[tuple[float, float, float]]
 """Place, score, and standard error of the score with the noise of starts."""
 
@@ -49,7 +53,8 @@ def history(facts: Facts) -> str:
             axes.set_yticks([])
         axes.set_xlim(-0.7, max(r.number for r in facts.results) + 0.7)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=6)
+        several_rows = len(axes.get_legend_handles_labels()[0]) > MOST_IN_A_ROW
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3 if several_rows else MOST_IN_A_ROW)
     return canvas.svg
 
 
@@ -59,11 +64,14 @@ def _scores(axes: Axes, facts: Facts) -> None:
         return
     errors = [REACH * predict_stderr(facts.noise, score) for _, score in marks]
     x, y = [n for n, _ in marks], [s.value for _, s in marks]
-    bars = axes.errorbar(x, y, errors, fmt="o", color=ACCENT, ms=5, label="measured, 95 % with restart noise")
+    size = _size(len(marks))
+    bars = axes.errorbar(x, y, errors, fmt="o", color=ACCENT, ms=size, label="measured, 95 % with restart noise")
     for line in bars[2]:
         line.set_alpha(0.45)
     if raw := known.as_measured(facts):
-        axes.plot(list(raw), list(raw.values()), "o", mfc="none", mec=MUTED, ms=5, label="before drift was taken out")
+        axes.plot(
+            list(raw), list(raw.values()), "o", mfc="none", mec=MUTED, ms=size, label="before drift was taken out"
+        )
     best = np.maximum.accumulate(y) if facts.metric.direction == "maximise" else np.minimum.accumulate(y)
     axes.step(x, best, where="post", color=SECOND, lw=1.2, label="best seen")
     base = facts.score(facts.baseline)
@@ -74,6 +82,11 @@ def _scores(axes: Axes, facts: Facts) -> None:
         axes.plot([facts.chosen], [chosen], "o", mfc="none", mec=GOOD, mew=2, ms=11, label="chosen")
 
 
+def _size(marks: int) -> float:
+    """Of a mark, so that many of them stay apart."""
+    return 5.0 if marks <= MANY_TRIALS else 3.0
+
+
 def _failures(axes: Axes, facts: Facts) -> None:
     failed = [r for r in facts.results if not isinstance(r.outcome, Measured)]
     if not failed:
@@ -81,8 +94,11 @@ def _failures(axes: Axes, facts: Facts) -> None:
     axes.margins(y=0.2)
     low = axes.get_ylim()[0] if facts.measured else 0.0
     axes.plot([r.number for r in failed], [low] * len(failed), "x", color=BAD, ms=7, mew=2, label="no score")
+    room, last = len(facts.results) / NAMES_ALONG, -math.inf
     for result in failed:
-        spot = (result.number, low)
+        if result.number - last < room:
+            continue
+        spot, last = (result.number, low), result.number
         axes.annotate(
             known.state(result), spot, (0, 7), textcoords="offset points", ha="center", color=BAD, size=7.5, rotation=90
         )
@@ -119,7 +135,8 @@ def response(facts: Facts, name: str) -> str:
 def _bars(axes: Axes, points: Spots) -> None:
     """A point per trial with its 95 % bar."""
     x, y, errors = zip(*points, strict=True)
-    bars = axes.errorbar(x, y, [REACH * e for e in errors], fmt="o", color=ACCENT, ms=5, elinewidth=1)
+    size = _size(len(points))
+    bars = axes.errorbar(x, y, [REACH * e for e in errors], fmt="o", color=ACCENT, ms=size, elinewidth=1)
     for line in bars[2]:
         line.set_alpha(0.35)
 
