@@ -18,7 +18,7 @@ from autotune.errors import InputError
 from autotune.load.dataset.lengths import workload_lengths
 from autotune.load.dataset.read import read_dataset
 from autotune.load.dataset.stored import Dataset
-from autotune.search.samplers import SAMPLERS
+from autotune.search.samplers import OWN, SAMPLERS
 from autotune.space.auto import automatic_mem_fraction
 from autotune.space.bounds import BoundInputs, Frozen, derive_bounds, frozen_parameters
 from autotune.space.files import find_shipped, load_model_shape, load_space
@@ -97,6 +97,8 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
         study, parameter = self.study, self.engine.live_parameter
         if study.search.live == "off":
             return "search.live is off"
+        if study.search.sampler != OWN:
+            return f"the sampler {study.search.sampler!r} does not learn from them"
         if not parameter:
             return f"the engine {self.engine.kind!r} has no running limit that can change while it serves"
         if parameter not in self.searched():

@@ -21,14 +21,12 @@ from autotune.fleet.crew import Crew
 from autotune.fleet.muster import crew_of
 from autotune.night import Night
 from autotune.rig import Rig, now_text
-from autotune.standing import baseline_of, keeping, settled
+from autotune.standing import baseline_of, settled
 from autotune.study.folder import StudyFolder, fresh_name
 from autotune.study.record import Begun, Records, read_record, write_record
 from autotune.study.rules import parse_duration
 from autotune.trial import Ticket
-from autotune.values import Config, Interrupted, Refused, Timings, TrialResult, Value
-from autotune.verdict.noise import group_trials
-from autotune.verdict.recommend import finalists as rank_finalists
+from autotune.values import Interrupted, Refused, Timings, TrialResult, Value
 from autotune.verdict.schedule import Schedule, Slot, plan_schedule
 
 PROMPTS = 1
@@ -138,9 +136,7 @@ def _arms(night: Night, finalists: int) -> tuple[Arm, ...]:
     base = baseline_of(results)
     if base is None:
         raise InputError(f"{night.brief.path.name}: no baseline is measured; run `autotune tune` first")
-    seen, objective = steadied(results), night.brief.study.objective
-    ranked = rank_finalists(group_trials(keeping(seen.results, objective)), finalists, seen.noise, objective.metric)
-    chosen = [Arm(trial=r.tried.trials[0], config=Config(params=r.tried.params)) for r in ranked]
+    chosen = [Arm(trial=r.number, config=r.config) for r in night.judge.finalists(results, finalists)]
     return (Arm(trial=base.number, config=base.config), *chosen)
 
 

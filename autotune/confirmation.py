@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from autotune.standing import baseline_of, best_of
-from autotune.study.file import Objective
 from autotune.study.folder import StudyFolder
 from autotune.study.record import read_record
-from autotune.values import Config, Infeasible, Interrupted, Measured, TrialResult, Value
+from autotune.values import Config, Infeasible, Interrupted, TrialResult, Value
 from autotune.verdict.confirm import Judgement, Verdict
 from autotune.verdict.fit import Start
 from autotune.verdict.limits import LimitCheck
@@ -94,34 +92,3 @@ def walk(plan: ConfirmationPlan, results: Sequence[TrialResult]) -> tuple[list[t
         if isinstance(result.outcome, Infeasible) and slot.arm != BASELINE:
             failed.add(slot.arm)
     return done, None
-
-
-def chosen_trial(
-    results: Sequence[TrialResult], objective: Objective, confirmation: Confirmation | None
-) -> TrialResult | None:
-    """The search's trial to use: the confirmed winner; the baseline where the finalists proved worse or unfit; else
-    the best.
-
-    A finalist without a reliable difference stays the best guess, and what is exported says so.
-    """
-    if confirmation is None:
-        return best_of(results, objective)
-    if confirmation.chosen != BASELINE:
-        wanted = confirmation.plan.arms[confirmation.chosen].trial
-        return next((r for r in results if r.number == wanted), None)
-    headline = confirmation.headline
-    finalists = range(1, len(confirmation.plan.arms))
-    if (headline and headline.kind == "worse") or all(arm in confirmation.unfit for arm in finalists):
-        return baseline_of(results)
-    return best_of(_fit(results, confirmation), objective)
-
-
-def _fit(results: Sequence[TrialResult], confirmation: Confirmation) -> list[TrialResult]:
-    """Without the trials of configurations that proved unfit, and of those that were in force the same."""
-    gone = {confirmation.plan.arms[arm].config.key() for arm in confirmation.unfit}
-    same = {_in_force(r) for r in results if r.config.key() in gone} - {""}
-    return [r for r in results if r.config.key() not in gone and _in_force(r) not in same]
-
-
-def _in_force(result: TrialResult) -> str:
-    return result.outcome.effective.key() if isinstance(result.outcome, Measured) else ""

@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 
 from autotune.brief import Brief
-from autotune.confirmation import Confirmation, chosen_trial, read_confirmation
+from autotune.choosing import Judge
+from autotune.confirmation import Confirmation, read_confirmation
 from autotune.drifting import steadied
 from autotune.engines.argv import value_of
 from autotune.errors import InputError, NightStopped
@@ -59,7 +60,7 @@ def best_bundle(brief: Brief, image: str = "") -> ExportBundle | None:
     records = Records(brief.folder)
     results = records.results()
     confirmation = read_confirmation(brief.folder)
-    best = chosen_trial(results, brief.study.objective, confirmation)
+    best = Judge.of(brief).chosen(results, confirmation)
     if best is None:
         return None
     plan = records.plan(best.number)

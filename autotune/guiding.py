@@ -1,19 +1,25 @@
-"""What a night tells a trial while its server runs: which smaller running limits to try, as far as time allows."""
+"""What a night tells a trial while its server runs: whether it loses, and which running limits to try; and when a
+search has found enough.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 
 from autotune.budget import Standing
 from autotune.confirm import reserve_s
 from autotune.events import Note
 from autotune.guidance import NO_GUIDE, Guide
+from autotune.load.monitor import JUDGE_EVERY_S
 from autotune.night import Night, derive_region
-from autotune.search.region import Region
-from autotune.standing import settled
+from autotune.search.outlook import why_enough as enough
+from autotune.search.samplers import OWN
+from autotune.standing import fresh, incumbent_of, settled
 from autotune.study.rules import parse_duration
 from autotune.trial import Ticket
-from autotune.values import Measured
+from autotune.values import Estimate, Measured, TrialResult
+from autotune.verdict.early_stop import StopRule, should_stop_early
 
 
 def guide_of(night: Night, ticket: Ticket) -> Guide:
@@ -33,7 +39,43 @@ def guide_of(night: Night, ticket: Ticket) -> Guide:
         if night.live.reason:
             no_live(night.live.reason)
 
-    return Guide(next_limit=_next_limit(night, ticket), no_live=no_live, setback=setback)
+    return Guide(loses=_loses(night, ticket), next_limit=_next_limit(night, ticket), no_live=no_live, setback=setback)
+
+
+def _loses(night: Night, ticket: Ticket) -> Callable[[Estimate], str | None]:
+    """Whether a load is certain to lose against the best so far. One more start of a known configuration runs on."""
+    study = night.brief.study
+    incumbent = incumbent_of(settled(night.records.results()), study.objective)
+    searched = ticket.config.params and ticket.repeat_of is None
+    if not study.search.early_stop or not searched or incumbent is None:
+        return lambda _: None
+    rule = StopRule(
+        metric=study.objective.metric,
+        noise=incumbent.noise,
+        confidence=study.search.early_stop,
+        looks=max(1, math.ceil(study.workload.max_s / JUDGE_EVERY_S)),
+    )
+
+    def judge(seen: Estimate) -> str | None:
+        if not 0 < seen.value < math.inf:
+            return None
+        decision = should_stop_early(seen, incumbent.figure, rule, incumbent_starts=incumbent.starts)
+        return str(decision) if decision.stop else None
+
+    return judge
+
+
+def why_enough(night: Night, results: Sequence[TrialResult]) -> str | None:
+    """Why one more start is not worth its time, in words; None: it is, or nobody can tell.
+
+    Only the sampler whose belief it is searches by what a start is expected to gain.
+    """
+    search = night.brief.study.search
+    if search.sampler != OWN or not search.least_gain or night.searcher.pending():
+        return None
+    if len(fresh(results)) <= search.startup_trials:
+        return None
+    return enough(night.judge.outlook(results), search.least_gain)
 
 
 def _next_limit(night: Night, ticket: Ticket) -> Callable[[Measured], int | None]:
@@ -49,9 +91,7 @@ def _next_limit(night: Night, ticket: Ticket) -> Callable[[Measured], int | None
         if enough or clock.now() + _load_s(measured) > end_s:
             return None
         region = night.region() or derive_region(night.brief, measured.effective)
-        if study.search.sampler == "autotune":
-            return night.searcher.ask_live(ticket.config, measured.effective, measured, region)
-        return halves(measured, region, night.brief.engine.live_parameter) if ticket.config.params else None
+        return night.searcher.ask_live(ticket.config, measured.effective, measured, region)
 
     return ask
 
@@ -59,14 +99,3 @@ def _next_limit(night: Night, ticket: Ticket) -> Callable[[Measured], int | None
 def _load_s(measured: Measured) -> float:
     """Seconds that one more load of this start may take."""
     return max([measured.measurement.duration_s, *(live.load_s for live in measured.live)])
-
-
-def halves(measured: Measured, region: Region, parameter: str) -> int | None:
-    """Half of the running limit that was loaded last, down to the least that is searched."""
-    full = measured.effective.running_limit
-    bound = next((b for b in region.bounds if b.name == parameter), None)
-    if full is None or bound is None or bound.low is None:
-        return None
-    in_flight = measured.measurement.steady.get("concurrency", full)
-    last = measured.live[-1].limit if measured.live else min(full, int(in_flight))
-    return last // 2 if last // 2 >= bound.low else None

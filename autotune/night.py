@@ -13,6 +13,7 @@ import msgspec
 import autotune
 from autotune.aftermath import settle_cut_off
 from autotune.brief import Brief, expected_kv, read_brief
+from autotune.choosing import Judge, strategy
 from autotune.engines.argv import value_of
 from autotune.errors import InputError
 from autotune.events import Event, Listener, LoadProgress, Note
@@ -22,9 +23,8 @@ from autotune.load.dataset.stored import store
 from autotune.load.gates import GateLimits
 from autotune.notify import heralded
 from autotune.rig import Rig, now_text
-from autotune.search.region import Direction, Region
+from autotune.search.region import Region
 from autotune.search.searcher import Searcher
-from autotune.search.suggest import Strategy
 from autotune.server.cancel import Waiting
 from autotune.server.clock import BeatingClock
 from autotune.server.gpu import FileGpu, GpuProbe, NoGpu, used_by_device
@@ -43,7 +43,6 @@ from autotune.study.lock import study_lock
 from autotune.study.manifest import Manifest, differences, fingerprint
 from autotune.study.record import Records, read_record, write_record
 from autotune.values import Effective, Value
-from autotune.verdict.objective import binding_limits, metric_of
 from autotune.wrappers import gpu_choice, is_here
 
 SPARE_DESCRIPTORS = 256
@@ -78,6 +77,11 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     def region(self) -> Region | None:
         """The bounds of the search, None before there is a baseline."""
         return read_record(self.folder.bounds, Region)
+
+    @property
+    def judge(self) -> Judge:
+        """Who says which configuration to believe in."""
+        return Judge.of(self.brief)
 
     def fix_region(self, effective: Effective) -> Region:
         """Derive the bounds from what the baseline's server reported, once for all nights of this study."""
@@ -265,21 +269,6 @@ def gpu_baseline(folder: StudyFolder, gpu: GpuProbe, say: Listener) -> dict[int,
 def gates_of(study: Study) -> GateLimits:
     """The gates, as wide towards other programs as the study allows."""
     return msgspec.structs.replace(GATES, host_busy=max(GATES.host_busy, study.workload.host_busy_limit))
-
-
-def strategy(brief: Brief) -> Strategy:
-    """How the study is searched."""
-    study = brief.study
-    up = metric_of(study.objective.metric).direction == "maximise"
-    direction: Direction = "maximize" if up else "minimize"
-    return Strategy(
-        sampler=study.search.sampler,
-        seed=study.seed,
-        startup_trials=study.search.startup_trials,
-        direction=direction,
-        limits=binding_limits(study.objective),
-        request_tokens=brief.lengths().mean_tokens,
-    )
 
 
 def _also_to_file(folder: StudyFolder, say: Listener) -> Listener:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from autotune.brief import Brief
 from autotune.budget import Standing, eta_s, repeats_ahead
-from autotune.confirmation import chosen_trial, read_confirmation
+from autotune.choosing import Judge
+from autotune.confirmation import latest_folder, read_confirmation
 from autotune.drifting import steadied
+from autotune.spending import where_time_went
 from autotune.standing import baseline_of, score_of, settled, state_of
 from autotune.study.lock import Holder, holder
 from autotune.study.record import Records
 from autotune.study.rules import parse_duration
-from autotune.values import Config, LaunchPlan, Measured, Value
+from autotune.values import Config, LaunchPlan, Measured, TrialResult, Value
 from autotune.verdict.objective import gain
 
 
@@ -30,7 +32,7 @@ class Overview(Value, frozen=True, kw_only=True):
     """``gain`` is the score of the configuration to believe in over the baseline's, as searched: not confirmed.
 
     ``best`` and ``baseline`` are what the choice was made by: where the machine drifted, as ratios to the baseline of
-    the time.
+    the time. ``time_s`` is where the time went, in seconds by part of a night.
     """
 
     study: str
@@ -49,6 +51,7 @@ class Overview(Value, frozen=True, kw_only=True):
     confirmed: str
     plan: LaunchPlan | None
     lines: tuple[TrialLine, ...]
+    time_s: dict[str, float] = {}
 
 
 def overview(brief: Brief) -> Overview:
@@ -58,7 +61,7 @@ def overview(brief: Brief) -> Overview:
     counted = settled(results)
     standing = Standing.of(counted)
     confirmation = read_confirmation(brief.folder)
-    best, base = chosen_trial(results, brief.study.objective, confirmation), baseline_of(results)
+    best, base = Judge.of(brief).chosen(results, confirmation), baseline_of(results)
     ranked = {r.number: score_of(r) for r in steadied(results).results}
     best_score, base_score = (ranked[r.number] if r else None for r in (best, base))
     metric = brief.study.objective.metric
@@ -79,6 +82,7 @@ def overview(brief: Brief) -> Overview:
         gain=gain(best_score, base_score, metric) if best_score and base_score else None,
         confirmed=confirmation.sentence if confirmation else "",
         plan=records.plan(best.number) if best else None,
+        time_s=where_time_went(results, _confirming(brief)),
         lines=(
             *(
                 TrialLine(
@@ -95,3 +99,9 @@ def overview(brief: Brief) -> Overview:
             *(TrialLine(number=b.number, state="unsettled", params=b.config, repeat_of=b.repeat_of) for b in cut),
         ),
     )
+
+
+def _confirming(brief: Brief) -> list[TrialResult]:
+    """The starts of the confirmation that was begun last."""
+    folder = latest_folder(brief.folder)
+    return Records(folder).results() if folder else []

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from autotune.brief import Brief, read_brief
+from autotune.choosing import strategy
 from autotune.confirmation import Confirmation, ConfirmationPlan
 from autotune.errors import InputError
-from autotune.night import Machine, clean_up, derive_region, machine_file, resolve, strategy, write_manifest
+from autotune.night import Machine, clean_up, derive_region, machine_file, resolve, write_manifest
 from autotune.rig import now_text
 from autotune.search.region import Region
 from autotune.search.searcher import Searcher, repair_storage

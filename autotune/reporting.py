@@ -10,7 +10,8 @@ import msgspec
 
 import autotune
 from autotune.brief import Brief
-from autotune.confirmation import chosen_trial, latest_folder, read_confirmation
+from autotune.choosing import Judge
+from autotune.confirmation import latest_folder, read_confirmation
 from autotune.report.facts import Confirmed, Facts
 from autotune.rig import now_text
 from autotune.search.region import Region
@@ -31,7 +32,7 @@ def gather(brief: Brief, page: Path | None = None) -> Facts:
     results = records.results()
     confirmation = read_confirmation(folder)
     base = baseline_of(results)
-    chosen = chosen_trial(results, study.objective, confirmation)
+    chosen = Judge.of(brief).chosen(results, confirmation)
     region = read_record(folder.bounds, Region)
     manifest = read_record(folder.manifest, Manifest)
     place = (page or default_page(brief)).absolute().parent

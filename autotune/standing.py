@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from autotune.budget import is_trial
 from autotune.drifting import steadied
 from autotune.study.file import Objective
-from autotune.values import Infeasible, Interrupted, Measured, Outcome, Refused, TrialResult
-from autotune.verdict.noise import group_trials
+from autotune.values import Estimate, Infeasible, Interrupted, Measured, Outcome, Refused, TrialResult, Value
+from autotune.verdict.noise import NoiseModel, group_trials
 from autotune.verdict.objective import violations
 from autotune.verdict.recommend import rank
 
@@ -29,16 +30,44 @@ def baseline_of(results: Sequence[TrialResult]) -> TrialResult | None:
 
 
 def best_of(results: Sequence[TrialResult], objective: Objective) -> TrialResult | None:
-    """The trial of the configuration with the best posterior score, among those that keep the objective's limits.
+    """The first of ``ranked_trials``."""
+    return next(iter(ranked_trials(results, objective)), None)
 
-    Not the best value seen: repeats are pooled, a single high value is shrunk as far as the noise explains it, and
+
+def ranked_trials(results: Sequence[TrialResult], objective: Objective) -> list[TrialResult]:
+    """The first trials of all configurations that keep the objective's limits, by posterior score, the best first.
+
+    Not by the best value seen: repeats are pooled, a single high value is shrunk as far as the noise explains it, and
     where the machine drifted values are compared with the baseline of their time.
     """
     seen = steadied(results)
     ranked = rank(group_trials(keeping(seen.results, objective)), seen.noise, objective.metric)
-    if not ranked:
+    by_number = {r.number: r for r in results}
+    return [by_number[one.tried.trials[0]] for one in ranked]
+
+
+class Incumbent(Value, frozen=True, kw_only=True):
+    """The configuration that is to be beaten: its mean over ``starts``, and the noise of the study."""
+
+    figure: Estimate
+    starts: int
+    noise: NoiseModel
+
+
+def incumbent_of(results: Sequence[TrialResult], objective: Objective) -> Incumbent | None:
+    """None before anything is measured within the limits, and where the machine drifts: that figure is an old one."""
+    seen = steadied(results)
+    ranked = rank(group_trials(keeping(seen.results, objective)), seen.noise, objective.metric)
+    if not ranked or seen.drift.drifting:
         return None
-    return next((r for r in results if r.number in ranked[0].tried.trials), None)
+    best = ranked[0].tried
+    count = len(best.values)
+    figure = Estimate(
+        value=math.exp(sum(map(math.log, best.values)) / count),
+        stderr=math.sqrt(sum(error**2 for error in best.stderrs)) / count,
+        batches=count,
+    )
+    return Incumbent(figure=figure, starts=count, noise=seen.noise)
 
 
 def keeping(results: Sequence[TrialResult], objective: Objective) -> list[TrialResult]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autotune.budget import Standing, baseline_due, eta_s, repeats_ahead, stuck, why_stop
 from autotune.confirm import Ask, confirm, reserve_s
-from autotune.confirmation import chosen_trial, read_confirmation
+from autotune.confirmation import read_confirmation
 from autotune.doctor import look
 from autotune.drifting import DriftRecord, record_of, steadied
 from autotune.errors import NightStopped
@@ -12,28 +12,37 @@ from autotune.events import NightEnded, NightStarted, Note, TrialSettled, TrialS
 from autotune.exporting import export_best
 from autotune.fleet.crew import Alone, Crew
 from autotune.fleet.muster import baseline_scores, crew_of, judge_interference
-from autotune.guiding import guide_of
+from autotune.guiding import guide_of, why_enough
 from autotune.night import Night
 from autotune.rig import now_text
 from autotune.search.region import Region
-from autotune.standing import baseline_of, best_of, fresh, score_of, settled
+from autotune.standing import baseline_of, fresh, score_of, settled
 from autotune.study.record import Begun, read_record, write_record
 from autotune.study.rules import parse_duration
 from autotune.trial import SLEPT, Ticket
-from autotune.values import Config, Infeasible, Interrupted, Measured, Refused, TrialResult
+from autotune.values import Config, Infeasible, Interrupted, Measured, Refused, TrialResult, Value
 
 BASELINE = Config(params={})
 INTERRUPTIONS = 3
+MORE_BLOCKS = 2
+"""A search that ended with time left is confirmed by up to so many times the starts."""
+
+
+class Searched(Value, frozen=True, kw_only=True):
+    """Why a search ended; ``enough``: because nothing more was to be gained, with time left."""
+
+    reason: str
+    enough: bool = False
 
 
 def tune(night: Night) -> NightEnded:
     """Run the night to its end. Raises NightStopped with the reason where it cannot go on; all is kept."""
     _greet(night)
     baseline = _baseline(night)
-    reason = _cancelled(night) if baseline is None else _search(night, baseline)
+    searched = Searched(reason=_cancelled(night)) if baseline is None else _search(night, baseline)
     if baseline is not None:
-        _confirm(night)
-    ended = _farewell(night, reason)
+        _confirm(night, searched)
+    ended = _farewell(night, searched.reason)
     night.rig.say(ended)
     return ended
 
@@ -74,36 +83,38 @@ def _baseline(night: Night) -> TrialResult | None:
     return done
 
 
-def _search(night: Night, baseline: TrialResult) -> str:
+def _search(night: Night, baseline: TrialResult) -> Searched:
     """Ask, run, record, tell; returns why it ended."""
     region = night.region()
     assert region is not None
     with crew_of(night.rig) as crew:
         _compare_with_neighbours(night, crew, baseline)
         while True:
-            reason = _fill(night, crew, baseline, region)
+            searched = _fill(night, crew, baseline, region)
             if not crew.running:
-                return reason
+                return searched
             results = settled(night.records.results())
             _look_at(night, _settle(night, crew), results)
 
 
-def _fill(night: Night, crew: Crew, baseline: TrialResult, region: Region) -> str:
-    """Begin trials until all slots have one; why no further one is begun, empty where that is all."""
+def _fill(night: Night, crew: Crew, baseline: TrialResult, region: Region) -> Searched:
+    """Begin trials until all slots have one; why no further one is begun, without a reason where that is all."""
     budget = night.brief.study.budget
     budget_s = parse_duration(budget.wall_clock)
     while crew.room:
         results = settled(night.records.results())
         standing = Standing.of(results, [_counts(ticket) for ticket in crew.running])
         if reason := _cancelled(night) or why_stop(standing, budget.trials, budget_s, reserve_s(night)):
-            return reason
+            return Searched(reason=reason)
         if reason := stuck(fresh(results), budget.infeasible_in_a_row):
             raise NightStopped(reason)
+        if reason := why_enough(night, results):
+            return Searched(reason=reason, enough=True)
         ticket = _next(night, crew, baseline, region)
         if ticket is None:
-            return "every configuration inside the bounds is settled"
+            return Searched(reason="every configuration inside the bounds is settled", enough=True)
         _begin(night, crew, ticket)
-    return ""
+    return Searched(reason="")
 
 
 def _counts(ticket: Ticket) -> bool:
@@ -142,12 +153,16 @@ def _look_for_drift(night: Night) -> None:
         night.rig.say(Note(text=found.sentence, level="warning" if found.corrected else "info"))
 
 
-def _confirm(night: Night) -> None:
-    """The last part of a night: what the search found, against the baseline on fresh starts, as time allows."""
+def _confirm(night: Night, searched: Searched) -> None:
+    """The last part of a night: what the search found, against the baseline on fresh starts, as time allows.
+
+    Time that the search did not want makes the verdict sharper.
+    """
     budget = night.brief.study.budget
     if budget.confirm_starts and not _cancelled(night):
         spent_s = Standing.of(settled(night.records.results())).spent_s
-        confirm(night, Ask(blocks=budget.confirm_starts, left_s=parse_duration(budget.wall_clock) - spent_s))
+        blocks = budget.confirm_starts * (MORE_BLOCKS if searched.enough else 1)
+        confirm(night, Ask(blocks=blocks, left_s=parse_duration(budget.wall_clock) - spent_s))
 
 
 def _run(night: Night, ticket: Ticket) -> TrialResult:
@@ -197,13 +212,13 @@ def _begin(night: Night, crew: Crew, ticket: Ticket) -> None:
 def _settle(night: Night, crew: Crew) -> TrialResult:
     """Wait for the next trial to end, settle it on disk, and then tell Optuna."""
     roles = {ticket.number: ticket.role for ticket in crew.running}
-    before = best_of(night.records.results(), night.brief.study.objective)
+    before = night.judge.best(night.records.results())
     result = night.records.settle(crew.wait())
     night.searcher.tell(result, night.region())
     if night.searcher.trouble:
         night.rig.say(Note(text=f"storage: {night.searcher.trouble}; the records are kept", level="warning"))
     _announce(night, result, roles[result.number])
-    after = best_of(night.records.results(), night.brief.study.objective)
+    after = night.judge.best(night.records.results())
     if after is not None and (before is None or after.number != before.number):
         export_best(night.brief)
     return result
@@ -220,7 +235,7 @@ def _check_interruptions(night: Night) -> None:
 
 def _announce(night: Night, result: TrialResult, role: str) -> None:
     results = night.records.results()
-    best = best_of(results, night.brief.study.objective)
+    best = night.judge.best(results)
     base = baseline_of(results)
     night.rig.say(
         TrialSettled(
@@ -265,7 +280,7 @@ def in_words(result: TrialResult) -> str:
 def _farewell(night: Night, reason: str) -> NightEnded:
     results = night.records.results()
     confirmation = read_confirmation(night.folder)
-    best = chosen_trial(results, night.brief.study.objective, confirmation)
+    best = night.judge.chosen(results, confirmation)
     script = export_best(night.brief) if best else None
     return NightEnded(
         reason=reason,

@@ -94,7 +94,7 @@ gpu_release_s = 5
 load_stall_s = {stall_s}
 request_s = 20
 [search]
-sampler = "tpe"
+sampler = "{sampler}"
 startup_trials = 2
 live = "{live}"
 """
@@ -114,6 +114,7 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
     confirm: int = 0
     baseline_every: int = 0
     live: str = "off"
+    sampler: str = "tpe"
     silence_s: float = 30.0
     stall_s: float = 20.0
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent / "autotune"
 LAYERS = (
     {"errors", "values", "events", "__init__"},
     {"space", "diagnosis", "verdict", "export", "engines", "study", "wrappers", "intake"},
-    {"budget", "standing", "drifting"},
+    {"budget", "standing", "drifting", "spending"},
     {"server", "load", "search", "sim", "report"},
     {
         "brief",
@@ -26,6 +26,7 @@ LAYERS = (
         "livelimits",
         "guiding",
         "confirmation",
+        "choosing",
         "concluding",
         "trial",
         "planning",

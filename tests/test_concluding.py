@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import pytest
 
+from autotune.choosing import Judge
 from autotune.concluding import conclude
-from autotune.confirmation import Arm, Confirmation, ConfirmationPlan, chosen_trial
+from autotune.confirmation import Arm, Confirmation, ConfirmationPlan
 from autotune.study.file import Objective
 from autotune.values import (
     Config,
@@ -77,7 +78,7 @@ def chosen(found: Confirmation, scores: Mapping[int, float]) -> int | None:
             outcome = msgspec.structs.replace(outcome, effective=effective)
         config = Config(params={"limit": 65}) if number == 3 else CONFIGS[number]
         results.append(result(number, config, outcome))
-    best = chosen_trial(results, LIMITED, found)
+    best = Judge(objective=LIMITED, region=None).chosen(results, found)
     return best.number if best else None
 
 

@@ -224,6 +224,7 @@ def test_setbacks_add_up() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
+        ('sampler = "autotune"', 'sampler = "tpe"', "the sampler 'tpe' does not learn"),
         ('kind = "sglang"', 'kind = "vllm"', "the engine 'vllm' has no running limit"),
         ('["max_running_requests", "cuda_graph_max_bs"]', '["cuda_graph_max_bs"]', "max_running_requests is not"),
         ("concurrency = 160", "concurrency = 160\nlevels = [32, 160]", "workload.levels"),
@@ -231,8 +232,10 @@ def test_setbacks_add_up() -> None:
     ],
 )
 def test_a_study_that_cannot_is_refused_where_it_must(tmp_path: Path, old: str, new: str, words: str) -> None:
-    """ "on" is an error that names the key and what to write; "auto" does without."""
-    path = Night(live="auto", parameters=("max_running_requests", "cuda_graph_max_bs")).write(tmp_path)
+    """Where it says "on" that is an error that names the key and what to write; "auto" does without."""
+    path = Night(live="auto", sampler="autotune", parameters=("max_running_requests", "cuda_graph_max_bs")).write(
+        tmp_path
+    )
     text = path.read_text()
     assert old in text
     text = text.replace(old, new)

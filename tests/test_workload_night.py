@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from autotune.brief import read_brief
+from autotune.choosing import strategy
 from autotune.errors import InputError
 from autotune.load.records import load
-from autotune.night import found_facts, open_night, resolve, strategy
+from autotune.night import found_facts, open_night, resolve
 from autotune.planning import plan_night
 from autotune.server.cancel import Waiting
 from autotune.space import plan_text

@@ -50,6 +50,8 @@ def status_text(seen: Overview) -> str:
     if seen.best is not None:
         head.append(f"best:     {seen.best:,.1f} (trial {seen.best_number}){_gain(seen)}")
         head.append(f"confirmed on fresh starts: {seen.confirmed or 'not yet'}")
+    if told := [f"{name} {span(seconds)}" for name, seconds in seen.time_s.items() if seconds > 0]:
+        head.append(f"where the time went: {', '.join(told)}")
     return "\n".join([*head, "", *(_trial_line(line) for line in seen.lines)]).rstrip()
 
 

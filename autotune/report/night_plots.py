@@ -10,12 +10,13 @@ from matplotlib.axes import Axes
 from autotune.report.canvas import ACCENT, BAD, GOOD, GRID, INK, MUTED, SECOND, SIZE, THIRD, Canvas, numbers
 from autotune.report.facts import Facts
 from autotune.report.plots import REACH, metric_words
-from autotune.report.times import TIME_PARTS, baselines, where_time_went
+from autotune.report.times import baselines, where_time_went
 from autotune.report.tradeoff import Point, Tradeoff
 from autotune.report.tradeoff import tradeoff as loads_of
+from autotune.spending import TIME_PARTS
 from autotune.verdict.schedule import BASELINE
 
-PART_COLOURS = (SECOND, GRID, ACCENT, THIRD, MUTED, BAD, INK, GOOD)
+PART_COLOURS = (SECOND, GRID, ACCENT, THIRD, MUTED, BAD, BAD, INK, GOOD)
 NAMED_POINTS = 6
 """More names than these on a front hide it."""
 

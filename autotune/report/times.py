@@ -5,18 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from autotune.report.facts import Facts
-from autotune.values import Infeasible, Measured, TrialResult, Value
-
-TIME_PARTS = (
-    "start",
-    "warm-up",
-    "measure",
-    "live limits",
-    "stop",
-    "lost to failures",
-    "refused or cut off",
-    "confirmation",
-)
+from autotune.spending import where_time_went as spending
+from autotune.values import Measured, TrialResult, Value
 
 
 class BaselineSeen(Value, frozen=True, kw_only=True):
@@ -28,25 +18,8 @@ class BaselineSeen(Value, frozen=True, kw_only=True):
 
 
 def where_time_went(facts: Facts) -> dict[str, float]:
-    """Seconds per part of the night; the whole time of a trial without a score is lost."""
-    parts = dict.fromkeys(TIME_PARTS, 0.0)
-    for result in facts.results:
-        times = result.timings
-        if isinstance(result.outcome, Measured):
-            seen = result.outcome.measurement
-            warm = min(seen.warmup_s, times.load_s)
-            parts["start"] += times.prepare_s + times.start_s
-            parts["warm-up"] += warm
-            live = min(sum(one.load_s for one in result.outcome.live), times.load_s - warm)
-            parts["live limits"] += live
-            parts["measure"] += times.load_s - warm - live
-            parts["stop"] += times.stop_s
-        else:
-            lost = "lost to failures" if isinstance(result.outcome, Infeasible) else "refused or cut off"
-            parts[lost] += times.total_s
-    if facts.confirmed:
-        parts["confirmation"] = sum(r.timings.total_s for r in facts.confirmed.trials)
-    return parts
+    """See ``spending.where_time_went``."""
+    return spending(facts.results, facts.confirmed.trials if facts.confirmed else ())
 
 
 def baselines(facts: Facts) -> list[BaselineSeen]:

@@ -51,12 +51,18 @@ def frozen_trial(result: TrialResult, place: Place, limits: Mapping[str, float])
         params=dict(place.params),
         distributions=dict(place.distributions),
         user_attrs=user_attrs(result) | _live_attrs(result, limits),
-        intermediate_values={0: value} if value is not None and state is TrialState.PRUNED else None,
+        intermediate_values=_intermediate(outcome) if isinstance(outcome, Measured) else None,
         constraints=_constraints(result, limits),
     )
     trial.datetime_start = _local_time(result.started_at) or trial.datetime_start
     trial.datetime_complete = _local_time(result.finished_at) or trial.datetime_complete
     return trial
+
+
+def _intermediate(measured: Measured) -> dict[int, float]:
+    """The score as the load went on, by its place in the course; the last one is the score itself."""
+    values = [*(value for _, value in measured.course), measured.score.value]
+    return dict(enumerate(values)) if measured.course or measured.stopped_early else {}
 
 
 def running_trial(attrs: Mapping[str, Any], place: Place) -> FrozenTrial:

@@ -31,6 +31,14 @@ class Outlook(Value, frozen=True, kw_only=True):
     noise: float
 
 
+class Ranked(Value, frozen=True, kw_only=True):
+    """A configuration by its first trial, with its posterior mean in the objective's unit and that one's error."""
+
+    number: int
+    value: float
+    relative_stderr: float
+
+
 def recommended(
     history: Sequence[TrialResult], region: Region, strategy: Strategy, *, parts: Parts = ALL_PARTS
 ) -> int | None:
@@ -38,6 +46,23 @@ def recommended(
     belief, numbers = belief_of(history, region, strategy, parts)
     best = belief.best() if belief and belief.groups else None
     return None if belief is None or best is None else numbers[belief.groups[best].trials[0]]
+
+
+def ranking(history: Sequence[TrialResult], region: Region, strategy: Strategy) -> list[Ranked]:
+    """The configurations that may be recommended, the best first."""
+    belief, numbers = belief_of(history, region, strategy, ALL_PARTS)
+    if belief is None or not belief.groups:
+        return []
+    means, deviations = belief.means(), belief.deviations()
+    eligible = [i for i, group in enumerate(belief.groups) if group.eligible]
+    return [
+        Ranked(
+            number=numbers[belief.groups[i].trials[0]],
+            value=math.exp(belief.question.sign * float(means[i])),
+            relative_stderr=float(deviations[i]),
+        )
+        for i in sorted(eligible, key=lambda i: -means[i])
+    ]
 
 
 def outlook(history: Sequence[TrialResult], region: Region, strategy: Strategy) -> Outlook | None:

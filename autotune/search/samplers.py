@@ -31,6 +31,9 @@ class Knowledge(msgspec.Struct, frozen=True, kw_only=True):
     parts: Parts = Parts()
 
 
+OWN = "autotune"
+"""The project's own sampler, the only one that has a belief."""
+
 SamplerFactory = Callable[[Knowledge], BaseSampler]
 
 
@@ -80,7 +83,7 @@ def _gp(known: Knowledge) -> BaseSampler:
 
 
 SAMPLERS: dict[str, SamplerFactory] = {
-    "autotune": _autotune,
+    OWN: _autotune,
     "tpe": _tpe,
     "tpe-default": _tpe_default,
     "random": _random,

@@ -116,12 +116,16 @@ class SearchSpec(Value, frozen=True, kw_only=True):
 
     ``live``: measure smaller running limits on a server that is up, by at most ``live_loads`` further loads a start.
     "auto" does so where it can be done, "on" refuses a study in which it cannot.
+    ``early_stop`` is the confidence with which a trial must be losing for its load to be ended; 0 loads to the end.
+    ``least_gain`` is the relative gain for which another start is worth its time; 0 never ends the search for that.
     """
 
     sampler: str = "autotune"
     startup_trials: int = 4
     live: Literal["auto", "on", "off"] = "auto"
     live_loads: int = 3
+    early_stop: float = 0.95
+    least_gain: float = 0.002
 
 
 class Notify(Value, frozen=True, kw_only=True):

@@ -210,6 +210,8 @@ SPANS = (
     Span(key="timeouts.request_s", low=0, above_low=True),
     Span(key="search.startup_trials", low=1),
     Span(key="search.live_loads", low=1, high=1000),
+    Span(key="search.early_stop", low=0, high=1, below_high=True),
+    Span(key="search.least_gain", low=0, high=1),
     Span(key="notify.timeout_s", low=0, high=600, above_low=True),
 )
 

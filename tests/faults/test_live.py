@@ -16,7 +16,8 @@ from tests.test_loading import write
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
 
 # The region goes down to 8, so that every start has smaller limits to offer; loads are whole seconds.
-NIGHT = Night(live="auto", stream=True, trials=2, overrides="[space.override.max_running_requests]\nlow = 8\nhigh = 48")
+LIMITS = "[space.override.max_running_requests]\nlow = 8\nhigh = 48"
+NIGHT = Night(live="auto", sampler="autotune", stream=True, trials=2, overrides=LIMITS)
 
 
 def study(folder: Path, *flags: str) -> Path:
@@ -36,7 +37,8 @@ def test_an_end_in_a_live_load_keeps_the_trials_own_result(tmp_path: Path, numbe
     process = begin("tune", path)
     wait_for(lambda: in_live_load(path))
     stop(process, number)
-    kept = records(path).kept(1)
+    cut = next(event["number"] for event in events(path, "phase") if event["phase"] == "live")
+    kept = records(path).kept(cut)
     assert (kept is not None) == (number == signal.SIGKILL)
     done = autotune("tune", path)
     assert done.returncode == 0, done.stderr
@@ -44,9 +46,9 @@ def test_an_end_in_a_live_load_keeps_the_trials_own_result(tmp_path: Path, numbe
     assert [type(r.outcome) for r in results] == [Measured, Measured]
     assert not any(isinstance(r.outcome, Interrupted) for r in results)
     if kept is not None:
-        assert results[1].outcome == kept.outcome
+        assert results[cut].outcome == kept.outcome
         assert any("what it had measured is kept" in note["text"] for note in events(path, "note"))
-    assert records(path).kept(1) is None
+    assert records(path).kept(cut) is None
     assert left(path) == []
 
 
