@@ -71,9 +71,12 @@ def _models(env: Mapping[str, str]) -> list[str]:
     return found[:_MOST_MODELS]
 
 
-def gather(paths: Sequence[Path], environ: Mapping[str, str] | None = None) -> Gathered:
-    """Read the files. Raises InputError for one that cannot be read, is none of the known kinds, or repeats another."""
-    found = _Found()
+def gather(paths: Sequence[Path], environ: Mapping[str, str] | None = None, kind: str = "") -> Gathered:
+    """Read the files; ``kind`` is the engine of a script's server that is not known by its command line.
+
+    Raises InputError for one that cannot be read, is none of the known kinds, or repeats another.
+    """
+    found = _Found(kind)
     for path in paths:
         found.read(path, os.environ if environ is None else environ)
     return found.gathered()
@@ -82,7 +85,8 @@ def gather(paths: Sequence[Path], environ: Mapping[str, str] | None = None) -> G
 class _Found:
     """What was read so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
         self._so_far = Gathered()
         self._records: list[dict[str, Any]] = []
         self._sweep_of = ""
@@ -101,11 +105,11 @@ class _Found:
             self._script(path, text, environ)
 
     def _script(self, path: Path, text: str, environ: Mapping[str, str]) -> None:
-        script = sort_script(text, path, environ)
+        script = sort_script(text, path, environ, self._kind)
         if script.launch is None and not script.loads and not script.sweeps:
             raise InputError(
                 f"{path}: starts no server that is known: python -m sglang.launch_server, sglang serve, vllm serve, "
-                "or one of them in docker run; or give --engine and --model"
+                "or one of them in docker run; --engine says that its last command is one"
             )
         if script.launch is not None and self._so_far.launch is not None:
             raise InputError(f"{path}: a server was found in an earlier file too; give one script")
@@ -192,6 +196,7 @@ def space_of(kind: str) -> Space:
 
 def make(wish: Wish, gathered: Gathered, seen: Seen) -> tuple[Draft, str]:
     """The draft and the text of its study file, which is checked as any other. Raises InputError."""
+    _agree(wish, gathered)
     kind = gathered.launch.kind if gathered.launch else known_engine(wish)
     made = _with_dataset(draft(wish, gathered, seen, space_of(kind)))
     text = render_study(made)
@@ -200,6 +205,17 @@ def make(wish: Wish, gathered: Gathered, seen: Seen) -> tuple[Draft, str]:
     except Problem as problem:
         raise InputError(f"the study would not be valid: {problem}") from None
     return made, text
+
+
+def _agree(wish: Wish, gathered: Gathered) -> None:
+    """An option that says something else than the script would change what is run today."""
+    if (launch := gathered.launch) is None:
+        return
+    if wish.engine not in (None, launch.kind):
+        raise InputError(f"--engine {wish.engine}: the script starts {launch.kind}; leave the option out")
+    for option, told in (("--model", wish.model), ("--tensor-parallel", wish.tensor_parallel)):
+        if told is not None:
+            raise InputError(f"{option} {told}: the script's command line says that; leave it out, or edit the study")
 
 
 def _with_dataset(made: Draft) -> Draft:

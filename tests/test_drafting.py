@@ -241,3 +241,21 @@ def test_a_container_becomes_a_wrapper_of_the_study(tmp_path: Path) -> None:
     assert engine.wrapper.options == ("-v", "/m:/m")
     assert engine.command == ["python3", "-m", "sglang.launch_server", "--model-path", "/m"]
     assert (engine.env, engine.version, engine.api_key_env) == ({"A": "b"}, "0.5.14", "KEY")
+
+
+def test_a_launcher_of_ones_own_is_a_server_when_the_engine_is_named(tmp_path: Path) -> None:
+    """Its last command; without the name it is no server that is known."""
+    (tmp_path / "serve.sh").write_text("ulimit -n 9999\nexec ./my-launcher.py --model-path /m --tp 2\n")
+    with pytest.raises(InputError, match="--engine says that its last command is one"):
+        gather([tmp_path / "serve.sh"], {})
+    found = gather([tmp_path / "serve.sh"], {}, "sglang")
+    assert found.launch is not None
+    assert (found.launch.kind, found.launch.command[0]) == ("sglang", "./my-launcher.py")
+    assert [str(remark) for remark in found.remarks] == ["serve.sh:1: not taken over: ulimit -n 9999"]
+
+
+@pytest.mark.parametrize("wish", [Wish(engine="vllm"), Wish(model="/other"), Wish(tensor_parallel=2)])
+def test_an_option_cannot_change_what_the_script_runs(tmp_path: Path, wish: Wish) -> None:
+    """It is neither ignored nor obeyed."""
+    with pytest.raises(InputError, match="the script"):
+        make(wish, gather([script(tmp_path)], {}), Seen())

@@ -63,7 +63,7 @@ def init(
         trials=trials,
         wall_clock=wall_clock,
     )
-    _write(study, wish, gather(source or []))
+    _write(study, wish, gather(source or [], kind=engine or ""))
 
 
 def _write(study: Path | None, wish: Wish, gathered: Gathered) -> None:

@@ -45,9 +45,12 @@ class Launch(Value, frozen=True, kw_only=True):
     remarks: tuple[Remark, ...] = ()
 
 
-def launch_of(call: Call, where: str) -> Launch:
-    """The study's engine. Raises InputError for a command of which a part cannot be told, or that is no server."""
-    server = server_of(call, where)
+def launch_of(call: Call, where: str, kind: str = "") -> Launch:
+    """The study's engine; ``kind`` as in ``server_of``.
+
+    Raises InputError for a command of which a part cannot be told, or that is no server.
+    """
+    server = server_of(call, where, kind)
     if server is None:
         raise InputError(f"{where}:{call.line}: no server that is known is started here")
     kind, wrapped = server.kind, server.wrapped

@@ -52,8 +52,8 @@ class Server(Value, frozen=True, kw_only=True):
     env: dict[str, Word]
 
 
-def server_of(call: Call, where: str) -> Server | None:
-    """The server that a call starts, None for any other call."""
+def server_of(call: Call, where: str, kind: str = "") -> Server | None:
+    """The server that a call starts, None for any other call. ``kind``: it is one, of that engine, if none is seen."""
     words, env = _stripped(call)
     wrapped = wrapped_of(words, _STARTS)
     body = list(wrapped.rest) if wrapped else words
@@ -61,7 +61,7 @@ def server_of(call: Call, where: str) -> Server | None:
         env = _reaching(env, wrapped)
         body = _with_entry(body, wrapped)
     body, more = _from_shell(body, where, env)
-    kind = kind_of([word.text for word in body])
+    kind = kind_of([word.text for word in body]) or kind
     return Server(kind=kind, wrapped=wrapped, words=tuple(body), env={**env, **more}) if kind else None
 
 

@@ -36,9 +36,13 @@ class Sorted(Value, frozen=True, kw_only=True):
     remarks: tuple[Remark, ...] = ()
 
 
-def sort_script(text: str, path: Path, environ: Mapping[str, str]) -> Sorted:
-    """Read a script and sort its commands. Raises InputError where it starts more than one server."""
+def sort_script(text: str, path: Path, environ: Mapping[str, str], kind: str = "") -> Sorted:
+    """Read a script and sort its commands. Raises InputError where it starts more than one server.
+
+    ``kind``: where no server is seen, the last command is one of that engine.
+    """
     script = read_script(text, path, environ)
+    others: list[Call] = []
     servers: list[Call] = []
     loads: list[Load] = []
     sweeps: list[SweepCall] = []
@@ -55,10 +59,14 @@ def sort_script(text: str, path: Path, environ: Mapping[str, str]) -> Sorted:
         elif _is_server(call, path):
             servers.append(call)
         else:
-            text = f"not taken over: {short(' '.join(call.argv))}"
-            remarks.append(Remark(where=path.name, line=call.line, text=text))
+            others.append(call)
+    if kind and not servers and others:
+        servers.append(others.pop())
     server = _only(servers, path)
-    launch = launch_of(server, path.name) if server else None
+    launch = launch_of(server, path.name, kind) if server else None
+    for call in others:
+        text = f"not taken over: {short(' '.join(call.argv))}"
+        remarks.append(Remark(where=path.name, line=call.line, text=text))
     return Sorted(launch=launch, loads=tuple(loads), sweeps=tuple(sweeps), remarks=tuple(remarks))
 
 
