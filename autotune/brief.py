@@ -105,6 +105,8 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
             return f"{parameter} is not searched"
         if study.workload.levels:
             return "with workload.levels a start is loaded at several concurrencies already"
+        if study.workload.kind == "trace":
+            return "a trace fills no running limit for certain"
         if study.workload.concurrency <= 0:
             return "a load without workload.concurrency never fills a running limit for certain"
         return None

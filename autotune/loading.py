@@ -103,15 +103,17 @@ class Watch:
 def measure(rig: Rig, load: Load, server: RunningServer, guide: Guide = NO_GUIDE) -> Outcome | Trouble | Retry:
     """All loads of one start, on a server that is ready, and the score among them.
 
-    Only a start of a single load is ended early: of several the one that will answer is not known before.
+    Only a start of a single load is ended early: of several the one that will answer is not known before, and a part of
+    a trace is another load than the whole.
     """
     levels: list[Level] = []
     workloads = rig.study.workload.loads()
+    judged = len(workloads) == 1 and rig.study.workload.kind != "trace"
     seen: Loaded | Interrupted | Trouble
     for workload in workloads:
         if levels:
             settle(rig, server)
-        seen = load_once(rig, load, server, workload, guide if len(workloads) == 1 else NO_GUIDE)
+        seen = load_once(rig, load, server, workload, guide if judged else NO_GUIDE)
         if not isinstance(seen, Loaded):
             return seen
         levels.append(Level(concurrency=workload.concurrency, measurement=seen.measurement))

@@ -40,6 +40,8 @@ def bench_command(
     input_tokens: options.InputTokens = DEFAULTS.input_tokens,
     output_tokens: options.OutputTokens = None,
     range_ratio: options.Ratio = DEFAULTS.range_ratio,
+    token_id_low: options.IdLow = DEFAULTS.token_id_low,
+    token_id_high: options.IdHigh = DEFAULTS.token_id_high,
     prefix_tokens: options.PrefixTokens = DEFAULTS.prefix_tokens,
     prefix_groups: options.PrefixGroups = DEFAULTS.prefix_groups,
     prompts_per_group: options.PerGroup = DEFAULTS.prompts_per_group,

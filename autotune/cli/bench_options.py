@@ -34,6 +34,8 @@ OutputTokens = Annotated[
     int | None,
     typer.Option(help=f"Length of a reply; left out: the dataset's, or {DEFAULTS.output_tokens} without one."),
 ]
+IdLow = Annotated[int, typer.Option(help="Lowest token id of random prompts.")]
+IdHigh = Annotated[int, typer.Option(help="Upper end of their token ids; below the size of the vocabulary.")]
 Ratio = Annotated[float, typer.Option(help="Lengths from this share up; 1 is fixed.")]
 Concurrency = Annotated[int | None, typer.Option(help=f"Requests in flight; {CONCURRENCY} where no rate is given.")]
 Rate = Annotated[float, typer.Option(help="Requests per second (Poisson); 0: a closed loop.")]

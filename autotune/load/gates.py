@@ -125,7 +125,8 @@ def cache_gate(seen: Seen) -> Iterator[Finding]:
     good, asked = seen.raw.requests[seen.raw.ok], seen.raw.meta.sharing
     prompts, cached = float(good["prompt_tokens"].sum()), float(good["cached_tokens"].sum())
     told = gain(seen.around, lambda c: c.cached_tokens), gain(seen.around, lambda c: c.prompt_tokens)
-    share = max(cached / prompts if prompts else 0.0, told[0] / told[1] if told[0] and told[1] else 0.0)
+    # Some servers count only the prompt tokens that no cache answered; the replies then know how many there were.
+    share = max(cached, told[0] or 0) / max(prompts, told[1] or 0, 1.0)
     template = TEMPLATE_TOKENS * len(good) / prompts if prompts and seen.workload.route == "chat" else 0.0
     limit = min(1.0, seen.workload.cached_limit + asked.shared + template)
     answered = f"the prefix cache answered {share:.0%} of the prompt tokens"

@@ -10,6 +10,7 @@ from autotune.engines.base import Counters
 from autotune.load.gates import Surroundings
 from autotune.load.records import CANCELLED, FAILED, OK, ClientHealth, RawRun
 from autotune.load.reduce import reduce
+from autotune.load.sharing import Sharing
 from autotune.study.file import Objective, Workload
 from autotune.values import Finding
 from tests.load.synthetic import Plan, closed_loop, edited
@@ -97,8 +98,33 @@ def test_prefix_cache_hits_are_refused() -> None:
     assert found(edited(raw, cached_tokens=(done, 25)))["prefix_cache"].fatal
     assert "prefix_cache" not in found(edited(raw, cached_tokens=(done[:3], 25)))
     total = own_count(raw)
-    around = Surroundings(before=counters(0, 0, 0), after=counters(total, 1000, 600))
+    around = Surroundings(before=counters(0, 0, 0), after=counters(total, 20_000, 6000))
     assert found(raw, around)["prefix_cache"].fatal
+
+
+def test_a_cache_may_answer_what_the_prompts_share() -> None:
+    """Hits up to the workload's own share pass; far fewer are remarked, where the server tells; more are refused."""
+    raw = closed_loop(Plan())
+    raw = msgspec.structs.replace(raw, meta=msgspec.structs.replace(raw.meta, sharing=Sharing(shared=0.6)))
+    total, prompts = own_count(raw), 30 * int(raw.ok.sum())
+
+    def with_hits(share: float) -> dict[str, Finding]:
+        after = counters(total, prompts, round(share * prompts))
+        return found(raw, Surroundings(before=counters(0), after=after))
+
+    assert "prefix_cache" not in with_hits(0.55)
+    assert with_hits(0.7)["prefix_cache"].fatal
+    assert not with_hits(0.05)["prefix_cache"].fatal
+    assert "although the prompts share 60%" in with_hits(0.05)["prefix_cache"].message
+
+
+def test_a_server_that_counts_uncached_prompt_tokens_alone() -> None:
+    """Where a server's count of prompt tokens leaves cached ones out, the share is of what the replies state."""
+    raw = closed_loop(Plan())
+    raw = msgspec.structs.replace(raw, meta=msgspec.structs.replace(raw.meta, sharing=Sharing(shared=0.7)))
+    prompts = 30 * int(raw.ok.sum())
+    after = counters(own_count(raw), round(0.3 * prompts), round(0.7 * prompts))
+    assert "prefix_cache" not in found(raw, Surroundings(before=counters(0), after=after))
 
 
 def test_retractions_are_remarked_and_then_refused() -> None:
