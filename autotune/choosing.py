@@ -16,6 +16,7 @@ from autotune.search.suggest import Strategy
 from autotune.standing import baseline_of, best_of, ranked_trials, settled
 from autotune.study.file import Objective
 from autotune.study.record import read_record
+from autotune.study.transfer import Transfer
 from autotune.values import Measured, TrialResult
 from autotune.verdict.objective import binding_limits, metric_of
 from autotune.verdict.schedule import BASELINE
@@ -91,7 +92,7 @@ class Judge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def strategy(brief: Brief) -> Strategy:
-    """How the study is searched."""
+    """How the study is searched. Raises InputError where what was taken over from another one is damaged."""
     study = brief.study
     up = metric_of(study.objective.metric).direction == "maximise"
     direction: Direction = "maximize" if up else "minimize"
@@ -102,6 +103,7 @@ def strategy(brief: Brief) -> Strategy:
         direction=direction,
         limits=binding_limits(study.objective),
         request_tokens=brief.lengths().mean_tokens,
+        transfer=read_record(brief.folder.transfer, Transfer),
     )
 
 

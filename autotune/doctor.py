@@ -26,6 +26,8 @@ DISK_BYTES = 2 << 30
 PROCESSES = 512
 ASSUMED_TOK_S = 25.0
 """Output tokens per second of one stream before anything is measured: a loaded H200 gave 17 to 25 to each."""
+CACHES = {"sglang": ("SGLANG_CACHE_DIR", ".cache/sglang"), "vllm": ("VLLM_CACHE_ROOT", ".cache/vllm")}
+"""Where an engine keeps what it has compiled: the variable that names it, and the place below the home folder."""
 SelfTest = Callable[[Workload, float], Headroom]
 
 
@@ -62,6 +64,7 @@ def look(brief: Brief) -> tuple[Check, ...]:
         _engine(brief),
         *_program(brief),
         *_model(brief),
+        *_caches(brief),
         *_flags(brief),
         *_secrets(brief),
         *_counters(brief),
@@ -99,6 +102,20 @@ def _model(brief: Brief) -> list[Check]:
     if elsewhere or not path.startswith(("/", ".", "~")) or Path(path).exists():
         return []
     return [Check(name="model", ok=False, text=f"{path} does not exist; download it or correct model.path")]
+
+
+def _caches(brief: Brief) -> list[Check]:
+    """Whether what the engine compiles can be kept from one start to the next."""
+    variable, folder = CACHES.get(brief.study.engine.kind, ("", ""))
+    env = {**os.environ, **brief.study.engine.env}
+    if not variable or not (env.get(variable) or env.get("HOME")):
+        return []
+    place = Path(env.get(variable) or Path(env["HOME"], folder))
+    there = next(path for path in (place, *place.absolute().parents) if path.exists())
+    if os.access(there, os.W_OK | os.X_OK):
+        return [Check(name="compile cache", ok=True, text=f"{place}, kept between starts")]
+    remedy = f"every start compiles anew; name a folder that can be written in engine.env.{variable}"
+    return [Check(name="compile cache", ok=False, text=f"{place} cannot be written: {remedy}")]
 
 
 def _flags(brief: Brief) -> list[Check]:

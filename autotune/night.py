@@ -22,17 +22,17 @@ from autotune.livelimits import LiveSwitch
 from autotune.load.dataset.stored import store
 from autotune.load.gates import GateLimits
 from autotune.notify import heralded
+from autotune.occupancy import gpu_baseline
 from autotune.rig import Rig, now_text
 from autotune.search.region import Region
 from autotune.search.searcher import Searcher
 from autotune.server.cancel import Waiting
 from autotune.server.clock import BeatingClock
-from autotune.server.gpu import FileGpu, GpuProbe, NoGpu, used_by_device
+from autotune.server.gpu import FileGpu, GpuProbe, NoGpu
 from autotune.server.host import raise_descriptor_limit
 from autotune.server.nvml import find_gpu
 from autotune.server.outside import reap_everywhere
 from autotune.server.process import ServerIdentity
-from autotune.server.proctable import boot_id
 from autotune.server.stop import StopLimits
 from autotune.space.bounds import derive_bounds
 from autotune.space.kv import stated_kv_capacity
@@ -42,29 +42,24 @@ from autotune.study.folder import StudyFolder, fresh_name
 from autotune.study.lock import study_lock
 from autotune.study.manifest import Manifest, differences, fingerprint
 from autotune.study.record import Records, read_record, write_record
-from autotune.values import Effective, Value
+from autotune.study.transfer import Transfer
+from autotune.transferring import keep, taken_over
+from autotune.values import Effective
 from autotune.wrappers import gpu_choice, is_here
 
 SPARE_DESCRIPTORS = 256
-OCCUPIED_SHARE = 0.05
 GATES = GateLimits()
 """What a load must keep to be a measurement; tests on a busy machine put laxer limits here."""
 
 
-class Machine(Value, frozen=True, kw_only=True):
-    """What the GPUs held before the study's first server of this boot."""
-
-    boot_id: str
-    gpu_used_bytes: dict[str, int]
-
-
 class Night(msgspec.Struct, frozen=True, kw_only=True):
-    """An opened study. ``region`` is fixed by the baseline, see ``fix_region``."""
+    """An opened study. ``region`` is fixed by the baseline, see ``fix_region``; ``transfer`` is another study's."""
 
     brief: Brief
     rig: Rig
     searcher: Searcher
     live: LiveSwitch = msgspec.field(default_factory=LiveSwitch)
+    transfer: Transfer | None = None
 
     @property
     def records(self) -> Records:
@@ -144,7 +139,8 @@ def resolve(brief: Brief, *, force: bool = False, reading: bool = False) -> Brie
     if not force:
         raise InputError(
             f"{brief.path.name}: the study has changed since its first night: {'; '.join(changed)}. "
-            "Change it back to go on, or add --force to begin anew under another name"
+            f"Change it back to go on, or add --force to begin anew under another name "
+            f"(and --from {brief.path} to start from what was found so far)"
         )
     return _renamed(brief, fresh_name(parent, name))
 
@@ -154,18 +150,23 @@ def _renamed(brief: Brief, name: str) -> Brief:
 
 
 @contextlib.contextmanager
-def open_night(brief: Brief, say: Listener, waiting: Waiting) -> Iterator[Night]:
-    """The study, ready for its next trial. Raises InputError, StudyLocked or NightStopped."""
+def open_night(brief: Brief, say: Listener, waiting: Waiting, source: Path | None = None) -> Iterator[Night]:
+    """The study, ready for its next trial; ``source`` is another one to start from.
+
+    Raises InputError, StudyLocked or NightStopped.
+    """
+    transfer = taken_over(source, brief)
     folder = brief.folder
     folder.create()
     with study_lock(folder.lock, now_text()), heralded(brief, _also_to_file(folder, say), waiting) as say:
         manifest = write_manifest(brief)
         waiting = msgspec.structs.replace(waiting, clock=BeatingClock(waiting.clock, lambda: beat(folder)))
         clean_up(brief, manifest, say, waiting)
+        keep(transfer, folder, say)
         raise_descriptor_limit(brief.study.workload.peak + SPARE_DESCRIPTORS)
         rig = _rig(brief, manifest, say, waiting)
         with Searcher.open(brief.study.name, brief.study.storage or folder.database, strategy(brief)) as searcher:
-            night = Night(brief=brief, rig=rig, searcher=searcher)
+            night = Night(brief=brief, rig=rig, searcher=searcher, transfer=transfer)
             settle_cut_off(rig.records, say)
             searcher.reconcile(rig.records.results(), night.region())
             yield night
@@ -245,25 +246,6 @@ def dataset_folder(brief: Brief) -> str:
         return ""
     store(brief.dataset, brief.folder.dataset)
     return str(brief.folder.dataset)
-
-
-def machine_file(folder: StudyFolder) -> Path:
-    return folder.root / "machine.json"
-
-
-def gpu_baseline(folder: StudyFolder, gpu: GpuProbe, say: Listener) -> dict[int, int]:
-    """The least that was seen in use before a server of this study, in this boot."""
-    path, boot = machine_file(folder), boot_id()
-    now = used_by_device(gpu)
-    for device in gpu.devices():
-        if device.used_bytes > OCCUPIED_SHARE * device.total_bytes:
-            used = f"{device.used_bytes >> 20:,} of {device.total_bytes >> 20:,} MiB"
-            say(Note(text=f"GPU {device.index} is already in use: {used}; measurements may suffer", level="warning"))
-    known = read_record(path, Machine)
-    if known is not None and known.boot_id == boot:
-        now = {index: min(used, known.gpu_used_bytes.get(str(index), used)) for index, used in now.items()}
-    write_record(path, Machine(boot_id=boot, gpu_used_bytes={str(index): used for index, used in now.items()}))
-    return now
 
 
 def gates_of(study: Study) -> GateLimits:

@@ -10,7 +10,8 @@ from autotune.brief import Brief, read_brief
 from autotune.choosing import strategy
 from autotune.confirmation import Confirmation, ConfirmationPlan
 from autotune.errors import InputError
-from autotune.night import Machine, clean_up, derive_region, machine_file, resolve, write_manifest
+from autotune.night import clean_up, derive_region, resolve, write_manifest
+from autotune.occupancy import Machine, machine_file
 from autotune.rig import now_text
 from autotune.search.region import Region
 from autotune.search.searcher import Searcher, repair_storage

@@ -19,6 +19,7 @@ from autotune.search.region import Region
 from autotune.standing import baseline_of, fresh, score_of, settled
 from autotune.study.record import Begun, read_record, write_record
 from autotune.study.rules import parse_duration
+from autotune.transferring import look_back
 from autotune.trial import SLEPT, Ticket
 from autotune.values import Config, Infeasible, Interrupted, Measured, Refused, TrialResult, Value
 
@@ -128,6 +129,7 @@ def _look_at(night: Night, result: TrialResult, earlier: list[TrialResult]) -> N
         _look_for_drift(night)
     elif result.repeat_of is None:
         _say_if_equal(night, result, earlier)
+        look_back(night.transfer, night.region(), [*earlier, result], night.rig)
 
 
 def _next(night: Night, crew: Crew, baseline: TrialResult, region: Region) -> Ticket | None:

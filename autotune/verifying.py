@@ -16,7 +16,8 @@ from autotune.export.head import read_head, study_in
 from autotune.exporting import workload_text
 from autotune.intake.flags import take
 from autotune.intake.script import read_script
-from autotune.night import clean_up, dataset_folder, gates_of, gpu_baseline, gpu_of, manifest_of, study_id
+from autotune.night import clean_up, dataset_folder, gates_of, gpu_of, manifest_of, study_id
+from autotune.occupancy import gpu_baseline
 from autotune.rig import Rig, now_text
 from autotune.server.cancel import Waiting
 from autotune.study.folder import StudyFolder, fresh_name

@@ -61,9 +61,10 @@ class Stage:
         return [ticket.number for _, ticket in self.asked if ticket.role == role]
 
     @contextmanager
-    def night(self) -> Iterator[Night]:
-        """The study, opened."""
-        with open_night(read_brief(self.study), self.heard.append, Waiting(clock=FakeClock(), cancel=self.cancel)) as n:
+    def night(self, source: Path | None = None) -> Iterator[Night]:
+        """The study, opened; ``source`` is another one to start from."""
+        waiting = Waiting(clock=FakeClock(), cancel=self.cancel)
+        with open_night(read_brief(self.study), self.heard.append, waiting, source) as n:
             yield n
 
     def run_trial(self, rig: Rig, ticket: Ticket, guide: Guide = NO_GUIDE) -> TrialResult:

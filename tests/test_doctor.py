@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from autotune.brief import Brief, read_brief
-from autotune.doctor import ASSUMED_TOK_S, Check, examine
+from autotune.doctor import ASSUMED_TOK_S, Check, examine, look
 from autotune.errors import NightStopped
 from autotune.load.selftest import Headroom
 from autotune.study.file import Workload
@@ -156,3 +156,18 @@ def test_tokens_that_nothing_checks_are_a_thing_to_fix(tmp_path: Path) -> None:
         seen[name] = [check.text for check in checks if check.name == "token counters" and not check.ok]
     assert seen["generate"] == seen["counted"] == []
     assert "add --enable-metrics to engine.command" in seen["blind"][0]
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_whether_compiled_kernels_can_be_kept(tmp_path: Path, writable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder that the engine would write, also where it does not exist yet; the remedy names the variable."""
+    home = tmp_path / "home"
+    home.mkdir()
+    study = Night().write(tmp_path)
+    study.write_text(
+        study.read_text().replace("[model]", f'env = {{ SGLANG_CACHE_DIR = "{home}/sglang" }}\n[model]', 1)
+    )
+    monkeypatch.setattr("os.access", lambda path, how: writable and Path(path) == home)
+    found = next(check for check in look(read_brief(study)) if check.name == "compile cache")
+    assert found.ok is writable
+    assert "kept between starts" in found.text if found.ok else "engine.env.SGLANG_CACHE_DIR" in found.text

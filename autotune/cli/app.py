@@ -12,7 +12,7 @@ import typer
 from autotune import __version__
 from autotune.brief import Brief, read_brief
 from autotune.cli import bench, init, tools, verify, views
-from autotune.cli.arguments import Json, StudyFile
+from autotune.cli.arguments import From, Json, StudyFile
 from autotune.cli.live import Narrator
 from autotune.cli.signals import cancel_on_signals, last_words
 from autotune.cli.text import confirmation_text, doctor_text, ended_text, status_text
@@ -58,16 +58,17 @@ def tune(
     force: Annotated[
         bool, typer.Option("--force", help="The study has changed: begin anew under a fresh name.")
     ] = False,
+    source: From = None,
     json: Json = False,
 ) -> None:
     """Start a study, or continue it where it was cut off."""
-    _night(resolve(read_brief(study), force=force), json)
+    _night(resolve(read_brief(study), force=force), json, source)
 
 
 @app.command()
-def resume(study: StudyFile, json: Json = False) -> None:
+def resume(study: StudyFile, source: From = None, json: Json = False) -> None:
     """Continue a study that has begun; never start one."""
-    _night(_begun(study, "resume"), json)
+    _night(_begun(study, "resume"), json, source)
 
 
 @app.command()
@@ -102,10 +103,10 @@ def _begun(study: Path, verb: str) -> Brief:
     return brief
 
 
-def _night(brief: Brief, json: bool) -> None:
+def _night(brief: Brief, json: bool, source: Path | None) -> None:
     with cancel_on_signals() as cancel:
         narrator = Narrator(json=json)
-        with narrator, open_night(brief, narrator.hear, Waiting(cancel=cancel)) as night:
+        with narrator, open_night(brief, narrator.hear, Waiting(cancel=cancel), source) as night:
             ended = run_night(night)
         if json:
             last_words(msgspec.json.encode(ended).decode())

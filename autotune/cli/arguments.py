@@ -8,4 +8,12 @@ from typing import Annotated
 import typer
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="A study file, or the name of a shipped one.")]
+From = Annotated[
+    Path | None,
+    typer.Option(
+        "--from",
+        metavar="STUDY",
+        help="Start from another study's results (its file or its results folder).",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]

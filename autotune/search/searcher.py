@@ -15,7 +15,8 @@ from autotune.search.mirror import Mirror, OutOfStep, StorageTrouble, set_aside_
 from autotune.search.outcomes import Place, frozen_trial, running_trial
 from autotune.search.region import Region
 from autotune.search.samplers import Knowledge, make_sampler
-from autotune.search.suggest import Strategy, fresh_trials, in_force, propose
+from autotune.search.suggest import Strategy, fresh_trials, propose
+from autotune.search.transfer import in_force
 from autotune.values import Config, Effective, Interrupted, Measured, ParamValue, TrialResult
 
 

@@ -19,7 +19,9 @@ from autotune.search.gp.sampler import ALL_PARTS, REPEAT_OF
 from autotune.search.outcomes import Place, frozen_trial
 from autotune.search.region import Axis, Direction, Point, Region
 from autotune.search.samplers import Knowledge, make_sampler, seed_for
-from autotune.values import Config, Effective, Interrupted, ParamValue, TrialResult
+from autotune.search.transfer import first_config, in_force
+from autotune.study.transfer import Transfer
+from autotune.values import Config, Interrupted, TrialResult
 
 # A sampler that proposes known configs this often in a row is moved to a neighbour.
 ATTEMPTS = 6
@@ -29,7 +31,8 @@ NEIGHBOURS = 1024
 
 class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     """How to search. ``limits`` maps metrics to largest values; ``request_tokens`` is what a request in flight holds
-    on average (in + out/2; 0: unknown), from which the KV capacity bounds the batch.
+    on average (in + out/2; 0: unknown), from which the KV capacity bounds the batch. ``transfer`` is what was
+    taken over from another study.
     """
 
     sampler: str = "autotune"
@@ -38,6 +41,7 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     direction: Direction = "maximize"
     limits: Mapping[str, float] = {}
     request_tokens: float = 0.0
+    transfer: Transfer | None = None
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,9 +65,15 @@ def propose(
     repeats: bool = True,
     parts: Parts = ALL_PARTS,
 ) -> Proposal | None:
-    """Like ``suggest``, but a sampler that knows its value may ask for a repeat of a measured trial."""
+    """Like ``suggest``, but a sampler that knows its value may ask for a repeat of a measured trial.
+
+    The best of a study that was taken over comes first: it says at once what that is worth here.
+    """
     axes = region.axes()
     seen = {result.config.key() for result in history if not isinstance(result.outcome, Interrupted)}
+    first = first_config(strategy.transfer, region, history) if strategy.transfer else None
+    if first is not None and first.key() not in seen:
+        return Proposal(config=first)
     seed = seed_for(strategy.seed, fresh_trials(history))
     model, numbers = model_study(history, region, strategy, Knowledge(seed=seed, repeats=repeats, parts=parts))
     distributions = {axis.name: axis.distribution() for axis in axes}
@@ -86,12 +96,6 @@ def propose(
 def fresh_trials(history: Sequence[TrialResult]) -> int:
     """Trials that were not cut off and repeat no other: the ordinal of the next suggestion."""
     return sum(1 for r in history if not isinstance(r.outcome, Interrupted) and r.repeat_of is None)
-
-
-def in_force(result: TrialResult) -> dict[str, ParamValue]:
-    """The parameters of a trial as far as they are known: what the server reported, else what was asked."""
-    effective: Effective | None = getattr(result.outcome, "effective", None)
-    return {**result.config.params, **(effective.values if effective else {})}
 
 
 def model_study(

@@ -109,6 +109,11 @@ class StudyFolder(msgspec.Struct, frozen=True):
         return self.root / "drift.json"
 
     @property
+    def transfer(self) -> Path:
+        """What was taken over from another study."""
+        return self.root / "transfer.json"
+
+    @property
     def events(self) -> Path:
         return self.root / "events.jsonl"
 

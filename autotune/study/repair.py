@@ -9,6 +9,7 @@ from typing import Any
 from autotune.errors import InputError
 from autotune.study.manifest import Manifest
 from autotune.study.record import Begun, Records, quarantine, read_record
+from autotune.study.transfer import Transfer
 from autotune.values import LaunchPlan, TrialResult
 
 
@@ -25,6 +26,7 @@ def _shapes(records: Records) -> Iterator[tuple[Path, Any]]:
     folder = records.folder
     yield folder.manifest, Manifest
     yield folder.bounds, Any
+    yield folder.transfer, Transfer
     for number in records.numbers():
         trial = records.trial(number)
         yield trial.config, Begun

@@ -132,6 +132,18 @@ def test_what_continues_never_starts_a_study(tmp_path: Path, run: Run, command: 
     assert not (tmp_path / "short").exists()
 
 
+def test_a_study_to_start_from_that_is_nowhere(study: Path, run: Run, tmp_path: Path) -> None:
+    """Exit code 2, for either command, and nothing is started."""
+    for command in ("tune", "resume"):
+        code, _, err = run(command, study, "--from", tmp_path / "nowhere.toml")
+        assert code == 2
+        assert "nowhere" in err
+        assert err.count("\n") == 1
+    code, _, err = run("tune", study, "--from", records(study).folder.root)
+    assert code == 2
+    assert "--from" in err
+
+
 @pytest.mark.parametrize("command", ["tune", "resume", "repair"])
 def test_a_second_tuner_is_kept_off(study: Path, run: Run, command: str) -> None:
     """Exit code 4, and the holder is named."""
@@ -205,7 +217,9 @@ def test_a_name_that_is_nowhere_names_the_shipped_studies(run: Run) -> None:
     assert "no-such-study" in err
 
 
-@pytest.mark.parametrize("record", ["manifest.json", "bounds.json", "machine.json", "trials/0001/result.json"])
+@pytest.mark.parametrize(
+    "record", ["manifest.json", "bounds.json", "machine.json", "transfer.json", "trials/0001/result.json"]
+)
 def test_a_damaged_record_is_an_input_error_that_names_repair(study: Path, run: Run, record: str) -> None:
     """``tune`` starts nothing on damaged records; exit code 2."""
     (records(study).folder.root / record).write_text("{torn")

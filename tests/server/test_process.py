@@ -61,6 +61,22 @@ def test_only_named_secrets_reach_the_server() -> None:
     assert not {"MY_KEY", "OTHER_SECRET"} & set(env)
 
 
+def test_all_starts_share_the_caches_of_the_engines() -> None:
+    """Whatever says where compiled kernels lie reaches the server, the same in every start but for the mark."""
+    caches = {
+        "HOME": "/home/me",
+        "XDG_CACHE_HOME": "/c",
+        "SGLANG_CACHE_DIR": "/c/s",
+        "TORCHINDUCTOR_CACHE_DIR": "/c/i",
+        "TRITON_CACHE_DIR": "/c/t",
+        "FLASHINFER_WORKSPACE_BASE": "/c/f",
+        "VLLM_CACHE_ROOT": "/c/v",
+    }
+    one, other = (child_environment(plan(), caches, mark) for mark in ("s/1/n", "s/2/m"))
+    assert caches.items() <= one.items()
+    assert {name for name in one if one[name] != other[name]} == {MARK_NAME}
+
+
 def test_an_unset_api_key_is_an_input_error() -> None:
     """A server without its key would be open to everybody, so it is not started."""
     with pytest.raises(InputError, match=r"MISSING .*is not set"):

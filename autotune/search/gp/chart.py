@@ -48,7 +48,7 @@ def _hint(space: Space, name: str, axis: str, choices: tuple[ParamValue, ...]) -
     share = axis != name and follows is not None
     numeric = all(isinstance(choice, int | float) for choice in choices)
     return Hint(
-        role=_role(parameter),
+        role=role_of(parameter),
         oom=parameter.oom,
         share_of=follows.leader if share and follows else "",
         step=0.0 if share else parameter.step or 0.0,
@@ -57,7 +57,7 @@ def _hint(space: Space, name: str, axis: str, choices: tuple[ParamValue, ...]) -
     )
 
 
-def _role(parameter: Parameter) -> Role:
+def role_of(parameter: Parameter) -> Role:
     """By what the space says of a parameter, so that it holds for every engine."""
     edges = (parameter.low, parameter.high)
     if any(isinstance(edge, NamedRule) and edge.rule in ("kv", "experts") for edge in edges):
