@@ -19,6 +19,8 @@ from autotune.wrappers.base import Argv
 
 _UNREACHABLE_S = 5.0
 _POLL_S = 0.05
+_GRACE_S = 5.0
+"""A runtime that has killed a container itself at the end of the polite time needs a moment to clear it away."""
 _AGAIN_S = 1.0
 
 
@@ -114,7 +116,7 @@ class Ending:
     def _run_all(self, commands: Sequence[Argv], end_s: float, hurry: Hurry) -> None:
         for argv in commands:
             try:
-                run(argv, self._clock, lambda: self._clock.now() >= end_s or hurry(), limit_s=math.inf)
+                run(argv, self._clock, lambda: self._clock.now() >= end_s + _GRACE_S or hurry(), limit_s=math.inf)
             except Unreachable:
                 continue  # what it did not end is found again
 

@@ -43,10 +43,12 @@ class Container:
         return tuple(name for name in output.replace(",", "\n").split() if belongs(name, mark))
 
     def stop(self, left: Sequence[str], mark: str, term_s: float) -> tuple[Argv, ...]:
-        return ((self._program, "stop", "--time", str(max(1, round(term_s))), *left),)
+        return ((self._program, "stop", "-t", str(max(1, round(term_s))), *left),)
 
     def kill(self, left: Sequence[str], mark: str) -> tuple[Argv, ...]:
-        return ((self._program, "rm", "--force", *left),)
+        # podman would be polite once more; docker is not, and knows no such option.
+        at_once = ("--time", "0") if self._wrapper.kind == "podman" else ()
+        return ((self._program, "rm", "--force", *at_once, *left),)
 
     def inside(self, mark: str) -> Argv | None:
         return (self._program, "inspect", "--format", "{{.State.Pid}} {{.Id}}", name_of(mark))

@@ -6,14 +6,20 @@ No single quotes in it, so that it stays readable inside those that carry it.
 PORT_GUARD = """\
 if cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -Eq "$1"; then
   echo "autotune: address already in use: port $2 on $(uname -n)" >&2
-  exit 98
+  refuse
 fi
 shift 2
 """
 """Refuses to start beside a stranger on the port: here nobody could tell whose answers these are.
 
-Arguments: what ``guarded`` gives.
+Arguments: what ``guarded`` gives. What it calls to end is ``refuse``.
 """
+REFUSE = "refuse() { exit 98; }\n"
+_HANG_UP = """\
+refuse() { sleep 1; kill "$PPID"; exit 98; }
+"""
+"""The stranger may hold what came through the forwarded port, and ssh does not end while it does."""
+IN_USE = "autotune: address already in use"
 _LOOPBACK = "(0100007F|0+|0{24}01000000|0{16}FFFF00000100007F)"
 
 
@@ -65,7 +71,7 @@ exit 0
 """Arguments: FIND, TERM or KILL, and a mark or its beginning. Prints the processes, one a line."""
 
 TETHERED = f"""\
-{_FAMILY}mark=$1; shift
+{_FAMILY}{_HANG_UP}mark=$1; shift
 while IFS= read -r line && [ -n "$line" ]; do export "$line"; done
 {PORT_GUARD}end() {{
   for second in $1; do signal TERM "$mark" >/dev/null || return 0; sleep 1; done

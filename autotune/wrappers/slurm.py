@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from autotune.values import LaunchPlan, Wrapper
 from autotune.wrappers.base import ANY_ADDRESS, Argv, Launch, Listens, belongs, name_of
-from autotune.wrappers.script import PORT_GUARD, guarded
+from autotune.wrappers.script import PORT_GUARD, REFUSE, guarded
 
 KIND = "srun"
 # One listing for jobs, which may wait without a step, and one for steps, which alone exist inside an allocation.
@@ -72,5 +72,5 @@ class Slurm:
         head = (wrapper.program or KIND, "--job-name", name, "--nodes=1", "--ntasks=1", "--export=ALL", "--unbuffered")
         guard: Argv = ()
         if wrapper.address:
-            guard = ("sh", "-c", f'{PORT_GUARD}exec "$@"', "autotune", *guarded(ANY_ADDRESS, plan.port))
+            guard = ("sh", "-c", f'{REFUSE}{PORT_GUARD}exec "$@"', "autotune", *guarded(ANY_ADDRESS, plan.port))
         return (*head, *wrapper.options, *guard, *plan.argv)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from autotune.values import LaunchPlan, Wrapper
 from autotune.wrappers.base import ANY_ADDRESS, LOOPBACK, SERVER_ENV, Argv, Launch, Listens, first_line
 from autotune.wrappers.container import passed
-from autotune.wrappers.script import FIND_OR_SIGNAL, TETHERED, guarded
+from autotune.wrappers.script import FIND_OR_SIGNAL, IN_USE, TETHERED, guarded
 
 KIND = "ssh"
 _CONNECTION_FAILED = 255
@@ -59,7 +59,7 @@ class Ssh:
         return None
 
     def own_failure(self, exit_code: int | None, log: str) -> str:
-        if exit_code != _CONNECTION_FAILED:
+        if exit_code != _CONNECTION_FAILED or IN_USE in log:
             return ""
         told = first_line(log, "ssh:", "Host key", "Permission denied", "Connection", "Timeout", "client_loop", "bind")
         return f"the connection to {self._wrapper.destination} failed or was lost: {told or f'exit code {exit_code}'}"

@@ -161,7 +161,9 @@ def runtime(name: str, arguments: list[str]) -> int:
     if command == "stop":
         return container_stop(rest)
     assert (command, rest[0]) == ("rm", "--force"), arguments
-    return container_remove(rest[1:])
+    if name == "podman":
+        assert rest[1:3] == ["--time", "0"]
+    return container_remove(rest[3 if name == "podman" else 1 :])
 
 
 def containers() -> Path:
@@ -195,7 +197,7 @@ def container_run(name: str, arguments: list[str]) -> int:
 
 
 def container_stop(arguments: list[str]) -> int:
-    assert arguments[0] == "--time"
+    assert arguments[0] == "-t"
     if fault("stop-fails"):
         return say("Error response from daemon: cannot stop container: permission denied", 1)
     for name in arguments[2:]:

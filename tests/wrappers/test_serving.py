@@ -12,6 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from autotune.diagnosis.case import Facts
+from autotune.diagnosis.diagnose import diagnose
 from autotune.errors import NightStopped
 from autotune.server.asking import find
 from autotune.server.cancel import CancelFlag, Waiting
@@ -243,8 +245,10 @@ def test_a_server_on_a_taken_port_at_the_other_end_is_not_started(doubles: Doubl
         running(plan, serve_options(tmp_path, new_mark(STUDY, 0)), DoubleProbe()) as server,
     ):
         assert isinstance(server.start, Died), server.start
-        assert server.start.exit_code == 98
-    assert f"address already in use: port {plan.port}" in (tmp_path / "server.log").read_text()
+    log = (tmp_path / "server.log").read_text()
+    assert f"address already in use: port {plan.port}" in log
+    assert there_of(plan).own_failure(255, log) == ""
+    assert diagnose(log, Facts(engine="sglang", phase="startup", exit_code=255)).kind == "port_in_use"
 
 
 def test_a_stranger_on_a_container_s_port_is_not_adopted(doubles: Doubles, tmp_path: Path) -> None:
