@@ -41,6 +41,7 @@ def wrapper_rules(study: Study, known: Known) -> None:
         return
     _needs(wrapper)
     _options(wrapper)
+    _slots(study)
     if not shares_files(wrapper) and any("{python}" in argument for argument in command):
         remedy = "write python3, or its path there"
         raise Problem("engine.command", f"{{python}} is this machine's and not there behind {wrapper.kind}", remedy)
@@ -85,6 +86,14 @@ def _options(wrapper: Wrapper) -> None:
                 "looks like a secret, and options are stored",
                 "set it in the environment and name it in engine.pass_env",
             )
+
+
+def _slots(study: Study) -> None:
+    """A slot names its GPUs by this host's numbers, which a container that gets some of them does not know."""
+    wrapper = study.engine.wrapper
+    if study.resources.gpus_per_trial and wrapper.gpus != "all":
+        remedy = 'write gpus = "all", and choose with CUDA_VISIBLE_DEVICES in the environment of autotune'
+        raise Problem("engine.wrapper.gpus", "does not go with resources.gpus_per_trial", remedy)
 
 
 def _settings(option: str) -> Iterator[tuple[str, str]]:

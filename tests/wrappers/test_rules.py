@@ -62,6 +62,14 @@ def test_this_machine_s_interpreter_is_not_in_an_image() -> None:
     assert study({"kind": "srun"}, ["{python}", "-m", "server"]).engine.wrapper.kind == "srun"
 
 
+def test_slots_choose_among_all_gpus() -> None:
+    """A container that numbers its GPUs anew cannot be told which are a slot's."""
+    engine = {"command": COMMAND, "wrapper": {**IMAGE, "gpus": "2,3"}}
+    text = {"name": "x", "engine": engine, "workload": {"concurrency": 4}, "resources": {"gpus_per_trial": 1}}
+    with pytest.raises(Problem, match=r"wrapper\.gpus: does not go with resources\.gpus_per_trial"):
+        study_of(text, Known())
+
+
 @pytest.mark.parametrize("program", ["docker", "/usr/bin/podman", "srun", "ssh"])
 def test_a_wrapper_in_the_command_is_refused(program: str) -> None:
     """Its server would outlive every stop; the remedy is the table for wrappers."""
