@@ -68,14 +68,16 @@ def _loses(night: Night, ticket: Ticket) -> Callable[[Estimate], str | None]:
 def why_enough(night: Night, results: Sequence[TrialResult]) -> str | None:
     """Why one more start is not worth its time, in words; None: it is, or nobody can tell.
 
-    Only the sampler whose belief it is searches by what a start is expected to gain.
+    Only the sampler whose belief it is searches by what a start is expected to gain. Two starts in a row have to say
+    so: after one alone a search stops too soon (``benchmarks.search.stopping``).
     """
     search = night.brief.study.search
     if search.sampler != OWN or not search.least_gain or night.searcher.pending():
         return None
     if len(fresh(results)) <= search.startup_trials:
         return None
-    return enough(night.judge.outlook(results), search.least_gain)
+    before = enough(night.judge.outlook(results[:-1]), search.least_gain)
+    return enough(night.judge.outlook(results), search.least_gain) if before else None
 
 
 def _next_limit(night: Night, ticket: Ticket) -> Callable[[Measured], int | None]:

@@ -146,3 +146,14 @@ def test_other_samplers_and_early_searches_go_on(stage: Stage, monkeypatch: pyte
     stage.study.write_text(re.sub('sampler = "autotune"', 'sampler = "tpe"', stage.study.read_text()))
     with stage.night() as night:
         assert guiding.why_enough(night, results) is None
+
+
+def test_one_start_alone_does_not_say_enough(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gain has to be small before the last start and after it."""
+    outlook = Outlook(number=1, value=1500.0, relative_stderr=0.01, gain=0.0, noise=0.05)
+    gains = iter([0.0, 0.3, 0.3, 0.0, 0.0, 0.0])
+    monkeypatch.setattr("autotune.choosing.outlook", lambda *_: msgspec.structs.replace(outlook, gain=next(gains)))
+    with stage.night() as night:
+        results = night.records.results()
+        found = [guiding.why_enough(night, results) is not None for _ in range(3)]
+    assert found == [False, False, True]
