@@ -23,9 +23,9 @@ from autotune.intake.sweep import is_parameters, records_of, sweep_of
 from autotune.intake.toml import render_study
 from autotune.server.gpu import GpuProbe
 from autotune.server.nvml import find_gpu
-from autotune.space.files import load_space
+from autotune.space.files import load_model_shape, load_space
 from autotune.space.parameters import Space
-from autotune.study.file import EngineSpec
+from autotune.study.file import EngineSpec, Workload
 from autotune.study.load import parse_study
 from autotune.study.rules import Problem
 
@@ -198,7 +198,7 @@ def make(wish: Wish, gathered: Gathered, seen: Seen) -> tuple[Draft, str]:
     """The draft and the text of its study file, which is checked as any other. Raises InputError."""
     _agree(wish, gathered)
     kind = gathered.launch.kind if gathered.launch else known_engine(wish)
-    made = _with_dataset(draft(wish, gathered, seen, space_of(kind)))
+    made = _within_vocabulary(_with_dataset(draft(wish, gathered, seen, space_of(kind))))
     text = render_study(made)
     try:
         parse_study(text, known_names())
@@ -224,6 +224,18 @@ def _with_dataset(made: Draft) -> Draft:
     if path.is_absolute() or not path.is_file():
         return made
     return msgspec.structs.replace(made, workload={**made.workload, "dataset": str(path.absolute())})
+
+
+def _within_vocabulary(made: Draft) -> Draft:
+    """Token ids that a small model has: its server would die of others."""
+    config = Path(made.model_path) / "config.json"
+    if not made.model_path or not config.is_file():
+        return made
+    vocabulary = load_model_shape(str(config), beside=config).vocab
+    if not 0 < vocabulary < Workload().token_id_high:
+        return made
+    low = min(Workload().token_id_low, vocabulary // 10)
+    return msgspec.structs.replace(made, workload={**made.workload, "token_id_low": low, "token_id_high": vocabulary})
 
 
 def write_new(path: Path, text: str) -> None:

@@ -26,6 +26,7 @@ from autotune.server.gpu import FileGpu
 from autotune.study.file import EngineSpec, ParameterOverride
 from autotune.study.load import parse_study
 from tests.export.bundles import HOSTILE, text
+from tests.nights import ROOT
 
 ANSWERS = Wish(workload={"concurrency": 64})
 SERVER = "python3 -m autotune.sim --sim-profile demo --max-running-requests 48 --mem-fraction-static=0.8"
@@ -259,3 +260,15 @@ def test_an_option_cannot_change_what_the_script_runs(tmp_path: Path, wish: Wish
     """It is neither ignored nor obeyed."""
     with pytest.raises(InputError, match="the script"):
         make(wish, gather([script(tmp_path)], {}), Seen())
+
+
+def test_a_small_vocabulary_bounds_the_token_ids(tmp_path: Path) -> None:
+    """Ids that the model has not would end its server."""
+    config = json.loads((ROOT / "studies/models/demo.json").read_text())
+    for size, bounds in ((1024, (102, 1024)), (151_936, (1000, 30_000))):
+        folder = tmp_path / str(size)
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps(config | {"vocab_size": size}))
+        wish = Wish(engine="sglang", model=str(folder), workload={"concurrency": 4})
+        workload = parse_study(make(wish, Gathered(), Seen())[1], known_names()).workload
+        assert (workload.token_id_low, workload.token_id_high) == bounds

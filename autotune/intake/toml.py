@@ -23,6 +23,7 @@ _SETTINGS = {
     "range_ratio": "Lengths are drawn from this share of the length up to it; 1 is fixed.",
     "concurrency": "Requests in flight.",
     "request_rate": "Requests per second (Poisson).",
+    "token_id_low": "The model's vocabulary is smaller than what is assumed of one.",
 }
 
 
