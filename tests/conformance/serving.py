@@ -28,8 +28,8 @@ from tests.nights import begin, events, records, wait_for
 
 TOKEN_IDS = (260, 1000)
 """Inside the vocabulary of 1,024 of the tiny model, behind the bytes and special tokens."""
-START = StartLimits(start_s=200.0, silence_s=120.0, probe_s=60.0)
-LIMIT_S = 800.0
+START = StartLimits(start_s=600.0, silence_s=300.0, probe_s=60.0)
+LIMIT_S = 1500.0
 
 
 @contextmanager

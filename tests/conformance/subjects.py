@@ -39,8 +39,8 @@ wall_clock = "30m"
 confirm_starts = 0
 baseline_every = 0
 [timeouts]
-start_s = 200
-start_silence_s = 120
+start_s = 600
+start_silence_s = 300
 stop_s = 10
 load_stall_s = 30
 request_s = 60

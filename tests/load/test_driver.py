@@ -258,4 +258,4 @@ def test_a_server_that_closes_instead_of_replying(serve: Serve, tmp_path: Path) 
     assert (raw.requests["state"] == OK).sum() == 3
     assert (raw.requests["state"] == FAILED).sum() == 3
     assert any("closed by the server" in reason for reason in raw.meta.reasons)
-    assert len(seen) == 9
+    assert 6 < len(seen) <= 9
