@@ -39,9 +39,9 @@ soak: .venv/.installed  ## 300 trials with random faults and kills of the tuner
 fuzz: .venv/.installed  ## 100,000 cases of damaged outside text
 	$(BIN)/python -m benchmarks.fuzz
 
-test-engines: .venv/.installed  ## whole studies on a real SGLang on the CPU (3.4 GB under .engines)
+test-engines: .venv/.installed  ## real SGLang, vLLM and llama.cpp on the CPU (6 GB under .engines)
 	bash tests/engines/install.sh .engines
-	$(BIN)/pytest -m engine --timeout 900 tests/engines
+	$(BIN)/pytest -n 2 --dist loadgroup -m engine --timeout 1500 tests/engines
 
 clean:  ## remove the virtual environment and caches, keep studies and engines
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache

@@ -73,6 +73,10 @@ class Advice(Scope, frozen=True, forbid_unknown_fields=True, kw_only=True):
     kind: str = msgspec.field(name="class")
     text: str
 
+    def holds(self, engine: str, version: str) -> bool:
+        """Flags of one engine are no advice for another, nor for one of which nothing is known but its name."""
+        return (not self.engines or not engine or engine in self.engines) and super().holds(engine, version)
+
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The whole of ``signatures.toml``."""

@@ -18,6 +18,7 @@ def llama(*template: str) -> tuple[str, ...]:
 
 LLAMA_REFUSALS = (
     Refusal(flags=("--paralel", "3"), kind="invalid_config", action="stop", words="invalid argument: --paralel"),
+    Refusal(flags=("--ctx-size", "40000000"), kind="oom_kv", action="prune", words="failed to allocate buffer for kv"),
 )
 SUBJECTS = (
     Subject(

@@ -20,7 +20,7 @@ from autotune.values import Config, Measured
 from tests.engines.real import RealNight
 from tests.nights import rig
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("sglang")]
 
 GENERATED = {"text": "x", "output_ids": [300], "meta_info": {"completion_tokens": 1, "finish_reason": {"type": "stop"}}}
 

@@ -20,7 +20,7 @@ from autotune.values import Interrupted, LaunchPlan, Measured, TrialResult
 from tests.engines.real import KV_TOKENS, LIMIT_S, RealNight, tuning
 from tests.nights import BRAND, autotune, events, left, records, result_bytes, stop, wait_for
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("sglang")]
 
 TRIALS = 6
 CUT = 2

@@ -16,7 +16,7 @@ from autotune.rig import fetcher
 from autotune.study.file import Objective, Workload
 from tests.engines.real import KV_TOKENS, Live, RealNight
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("sglang")]
 
 REQUESTS = 48
 JSON = {"content-type": "application/json"}
