@@ -39,7 +39,8 @@ class Judge(msgspec.Struct, frozen=True, kw_only=True):
         """Raises InputError where the bounds on record are damaged."""
         region = read_record(brief.folder.bounds, Region)
         # Whatever sampler the study names, its trials are judged in one way.
-        how = msgspec.structs.replace(strategy(brief), sampler=OWN)
+        how = strategy(brief)
+        how = msgspec.structs.replace(how, sampler=OWN, transfer=how.transfer if how.sampler == OWN else None)
         return cls(objective=brief.study.objective, region=region, strategy=how)
 
     def best(self, results: Sequence[TrialResult]) -> TrialResult | None:

@@ -162,7 +162,7 @@ def open_night(brief: Brief, say: Listener, waiting: Waiting, source: Path | Non
         manifest = write_manifest(brief)
         waiting = msgspec.structs.replace(waiting, clock=BeatingClock(waiting.clock, lambda: beat(folder)))
         clean_up(brief, manifest, say, waiting)
-        keep(transfer, folder, say)
+        keep(transfer, brief.study, folder, say)
         raise_descriptor_limit(brief.study.workload.peak + SPARE_DESCRIPTORS)
         rig = _rig(brief, manifest, say, waiting)
         with Searcher.open(brief.study.name, brief.study.storage or folder.database, strategy(brief)) as searcher:

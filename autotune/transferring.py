@@ -16,16 +16,17 @@ from autotune.events import Listener, Note
 from autotune.rig import Rig, now_text
 from autotune.search.region import Region
 from autotune.search.samplers import OWN
+from autotune.search.searcher import Searcher
 from autotune.search.transfer import first_config
 from autotune.space.files import find_shipped
 from autotune.space.kv import request_lengths
 from autotune.standing import baseline_of, score_of, settled
-from autotune.study.file import Objective
+from autotune.study.file import Objective, Study
 from autotune.study.folder import StudyFolder
 from autotune.study.load import load_study
 from autotune.study.manifest import Manifest, Scalar, differences, fingerprint
 from autotune.study.record import Records, read_record, write_record
-from autotune.study.transfer import Transfer
+from autotune.study.transfer import Transfer, Trust
 from autotune.values import Infeasible, Measured, TrialResult
 from autotune.verdict.objective import binding_limits, gain, score
 
@@ -115,7 +116,7 @@ def read_transfer(path: Path, brief: Brief) -> Transfer:
     )
 
 
-def keep(transfer: Transfer | None, folder: StudyFolder, say: Listener) -> None:
+def keep(transfer: Transfer | None, study: Study, folder: StudyFolder, say: Listener) -> None:
     """Write down what is taken over, the first time, and say so. Hold the lock."""
     if transfer is None or folder.transfer.exists():
         return
@@ -124,16 +125,30 @@ def keep(transfer: Transfer | None, folder: StudyFolder, say: Listener) -> None:
     lost = len(transfer.results) - measured
     where = " on ".join(part for part in (transfer.engine_version, transfer.gpu) if part)
     first = "its best configuration is started first" if transfer.best is not None else "its best are the defaults"
+    use = "a prior that counts as long as what is measured here agrees"
+    if study.search.sampler != OWN:
+        use = f"of which the sampler {study.search.sampler} uses nothing else"
     taken = f"took over {measured} measured trials and {lost} that ran out of memory from {transfer.source}"
-    say(Note(text=f"{taken}{f' ({where})' if where else ''}: {first}"))
+    say(Note(text=f"{taken}{f' ({where})' if where else ''}: {first}, {use}"))
 
 
-def look_back(transfer: Transfer | None, region: Region | None, results: Sequence[TrialResult], rig: Rig) -> None:
-    """Say what there is to say of what was taken over, after the last of ``results``."""
-    if transfer is not None and region is not None:
-        said = revalidation(transfer, region, results, rig.study.objective.metric)
-        if said:
-            rig.say(Note(text=said))
+def look_back(
+    transfer: Transfer | None, region: Region | None, results: Sequence[TrialResult], rig: Rig, searcher: Searcher
+) -> None:
+    """After the last of ``results``: say what the other study's best is worth, where that was measured here, and when
+    the rest is dropped or counts again; write down how far it is believed.
+    """
+    if transfer is None or region is None:
+        return
+    if said := revalidation(transfer, region, results, rig.study.objective.metric):
+        rig.say(Note(text=said))
+    found, path = searcher.trust(region), rig.records.folder.trust
+    if found is None:
+        return
+    before = read_record(path, Trust)
+    write_record(path, found)
+    if found.dropped != (before is not None and before.dropped):
+        rig.say(Note(text=found.sentence, level="warning" if found.dropped else "info"))
 
 
 def revalidation(transfer: Transfer, region: Region, results: Sequence[TrialResult], metric: str) -> str | None:

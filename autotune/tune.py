@@ -129,7 +129,7 @@ def _look_at(night: Night, result: TrialResult, earlier: list[TrialResult]) -> N
         _look_for_drift(night)
     elif result.repeat_of is None:
         _say_if_equal(night, result, earlier)
-        look_back(night.transfer, night.region(), [*earlier, result], night.rig)
+        look_back(night.transfer, night.region(), [*earlier, result], night.rig, night.searcher)
 
 
 def _next(night: Night, crew: Crew, baseline: TrialResult, region: Region) -> Ticket | None:

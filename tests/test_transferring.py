@@ -12,7 +12,7 @@ from autotune.brief import read_brief
 from autotune.errors import InputError
 from autotune.night import resolve
 from autotune.study.record import read_record
-from autotune.study.transfer import Transfer
+from autotune.study.transfer import Transfer, Trust
 from autotune.transferring import source_folder, taken_over
 from autotune.trial import Ticket
 from autotune.tune import tune
@@ -51,6 +51,13 @@ def grows(ticket: Ticket, _: float) -> Outcome:
     return told(400.0 + 5.0 * min(values.values()), **values)
 
 
+def falls(ticket: Ticket, _: float) -> Outcome:
+    """More running requests, far fewer tokens."""
+    limit = int(ticket.config.params.get("max_running_requests", 24))
+    graphs = int(ticket.config.params.get("cuda_graph_max_bs", 24))
+    return told(1e6 / limit**2, max_running_requests=limit, cuda_graph_max_bs=graphs)
+
+
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
     """A study that has not begun, searched by the sampler that borrows."""
@@ -80,6 +87,19 @@ def test_the_baseline_then_the_old_best_then_the_search(
     assert (kept.source, kept.best, len(kept.results), kept.peak) == ("elder", 1, 3, 160)
     assert [n for n in stage.notes if n.startswith("took over 2 measured trials and 1 that ran out of memory")]
     assert "the best of elder is +100.0% over the baseline here, +100.0% there (one start each)" in stage.notes
+    trust = read_record(records(study).folder.trust, Trust)
+    assert trust is not None
+    assert not trust.dropped
+
+
+def test_the_night_says_when_it_is_dropped(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, and it is on record."""
+    stage = Stage(study, monkeypatch, falls)
+    night(stage, elder(tmp_path / "old"))
+    assert len([n for n in stage.notes if "what was taken over from elder no longer counts" in n]) == 1
+    trust = read_record(records(study).folder.trust, Trust)
+    assert trust is not None
+    assert trust.dropped
 
 
 def test_a_resumed_study_needs_the_other_no_more(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

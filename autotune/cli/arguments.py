@@ -13,7 +13,7 @@ From = Annotated[
     typer.Option(
         "--from",
         metavar="STUDY",
-        help="Start from another study's results (its file or its results folder).",
+        help="Start from another study's results (its file or its results folder), as a prior.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]

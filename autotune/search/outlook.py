@@ -13,8 +13,9 @@ from autotune.search.gp.chart import Chart, hints_of
 from autotune.search.gp.observations import observe
 from autotune.search.gp.sampler import ALL_PARTS, choose
 from autotune.search.region import Region
-from autotune.search.samplers import Knowledge, seed_for
-from autotune.search.suggest import Strategy, fresh_trials, model_study
+from autotune.search.samplers import OWN, Knowledge, seed_for
+from autotune.search.suggest import Strategy, borrowed, fresh_trials, model_study
+from autotune.study.transfer import Trust
 from autotune.values import TrialResult, Value
 
 
@@ -82,6 +83,27 @@ def outlook(history: Sequence[TrialResult], region: Region, strategy: Strategy) 
     )
 
 
+def trust(history: Sequence[TrialResult], region: Region, strategy: Strategy) -> Trust | None:
+    """How likely it is that the study that was taken over tells something of this one, from what was measured here.
+
+    None where nothing was taken over, nothing is measured yet, the sampler does not borrow, or one's own trials tell
+    more by now.
+    """
+    if strategy.transfer is None or strategy.sampler != OWN:
+        return None
+    belief, _ = belief_of(history, region, strategy, ALL_PARTS)
+    if belief is None or not belief.groups or not belief.borrows():
+        return None
+    name, weight, trials = strategy.transfer.source, belief.borrowing(), len(belief.seen.fresh)
+    sentence = (
+        f"what was taken over from {name} no longer counts: with it, the {trials} configurations measured here are "
+        "far less likely than without"
+        if weight == 0
+        else f"what was taken over from {name} counts {weight:.0%} after {trials} measured configurations"
+    )
+    return Trust(source=name, weight=weight, trials=trials, dropped=weight == 0, sentence=sentence)
+
+
 def why_enough(seen: Outlook | None, least_gain: float) -> str | None:
     """The reason to stop searching, None to go on: one more start is expected to gain less than it is worth.
 
@@ -104,11 +126,15 @@ def belief_of(
     space = {name: distribution for name, distribution in space.items() if not distribution.single()}
     if not space:
         return None, numbers
+    chart, sign = Chart.of(space, hints_of(region)), 1.0 if strategy.direction == "maximize" else -1.0
+    left = borrowed(history, region, strategy)
     question = Question(
-        chart=Chart.of(space, hints_of(region)),
-        sign=1.0 if strategy.direction == "maximize" else -1.0,
+        chart=chart,
+        sign=sign,
         request_tokens=strategy.request_tokens,
         parts=parts,
+        borrowed=left.seen(chart, sign),
+        alike=left.alike,
     )
     seen = observe(model.get_trials(deepcopy=False), question.chart, question.sign)
     return believe(question, seen), numbers

@@ -13,14 +13,16 @@ from optuna.samplers import BaseSampler, GPSampler, RandomSampler, TPESampler
 
 from autotune.errors import InputError
 from autotune.search.gp.belief import Parts
+from autotune.search.gp.borrowed import NOTHING_BORROWED, Borrowed
 from autotune.search.gp.chart import hints_of
-from autotune.search.gp.sampler import AutotuneSampler
+from autotune.search.gp.sampler import AutotuneSampler, Background
 from autotune.search.region import Region
 
 
 class Knowledge(msgspec.Struct, frozen=True, kw_only=True):
     """What a sampler is made from. ``region`` says what axes mean; ``request_tokens`` is what a request in flight
-    holds on average (0: unknown); ``repeats`` allows it to start a known configuration again.
+    holds on average (0: unknown); ``repeats`` allows it to start a known configuration again; ``borrowed`` is what
+    another study left.
     """
 
     seed: int = 0
@@ -29,6 +31,7 @@ class Knowledge(msgspec.Struct, frozen=True, kw_only=True):
     request_tokens: float = 0.0
     repeats: bool = False
     parts: Parts = Parts()
+    borrowed: Borrowed = NOTHING_BORROWED
 
 
 OWN = "autotune"
@@ -57,7 +60,7 @@ def _autotune(known: Knowledge) -> BaseSampler:
     return AutotuneSampler(
         known.seed,
         hints,
-        request_tokens=known.request_tokens,
+        background=Background(request_tokens=known.request_tokens, borrowed=known.borrowed),
         repeats=known.repeats,
         parts=known.parts,
     )

@@ -13,10 +13,12 @@ from autotune.search.fantasies import expecting
 from autotune.search.live import next_limit
 from autotune.search.mirror import Mirror, OutOfStep, StorageTrouble, set_aside_damaged
 from autotune.search.outcomes import Place, frozen_trial, running_trial
+from autotune.search.outlook import trust
 from autotune.search.region import Region
 from autotune.search.samplers import Knowledge, make_sampler
 from autotune.search.suggest import Strategy, fresh_trials, propose
 from autotune.search.transfer import in_force
+from autotune.study.transfer import Trust
 from autotune.values import Config, Effective, Interrupted, Measured, ParamValue, TrialResult
 
 
@@ -135,6 +137,10 @@ class Searcher:
             return None
         seen = msgspec.structs.replace(measured, effective=effective)
         return next_limit(self._history, (config, seen), region, self._strategy)
+
+    def trust(self, region: Region) -> Trust | None:
+        """How far what was taken over from another study is believed; None where nothing was, or it is not asked."""
+        return trust(self._history, region, self._strategy)
 
     def begin(self, number: int, config: Config, region: Region | None = None) -> None:
         """Show the trial as RUNNING. Before the bounds are known, as in the baseline, ``region`` is None."""

@@ -15,11 +15,12 @@ import msgspec
 import optuna
 
 from autotune.search.gp.belief import Parts
+from autotune.search.gp.borrowed import NOTHING_BORROWED, Borrowed
 from autotune.search.gp.sampler import ALL_PARTS, REPEAT_OF
 from autotune.search.outcomes import Place, frozen_trial
 from autotune.search.region import Axis, Direction, Point, Region
 from autotune.search.samplers import Knowledge, make_sampler, seed_for
-from autotune.search.transfer import first_config, in_force
+from autotune.search.transfer import bridge, first_config, in_force
 from autotune.study.transfer import Transfer
 from autotune.values import Config, Interrupted, TrialResult
 
@@ -108,6 +109,7 @@ def model_study(
         startup_trials=strategy.startup_trials,
         region=region,
         request_tokens=strategy.request_tokens,
+        borrowed=borrowed(history, region, strategy),
     )
     model = optuna.create_study(direction=strategy.direction, sampler=make_sampler(strategy.sampler, known))
     numbers = []
@@ -118,6 +120,19 @@ def model_study(
             model.add_trial(frozen_trial(result, place, strategy.limits))
             numbers.append(result.number)
     return model, numbers
+
+
+def borrowed(history: Sequence[TrialResult], region: Region, strategy: Strategy) -> Borrowed:
+    """What was taken over from another study, as trials of this region."""
+    if strategy.transfer is None:
+        return NOTHING_BORROWED
+    axes = region.axes()
+    way = bridge(strategy.transfer, region, history, strategy.request_tokens)
+    placed = [(result, encoded(region.point(in_force(result)), axes)) for result in way.all_brought(strategy.transfer)]
+    trials = tuple(frozen_trial(result, place, {}) for result, place in placed if place is not None)
+    for number, trial in enumerate(trials):
+        trial.number = number
+    return Borrowed(trials=trials, alike=way.alike)
 
 
 def encoded(point: Point, axes: Sequence[Axis]) -> Place | None:

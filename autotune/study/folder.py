@@ -114,6 +114,11 @@ class StudyFolder(msgspec.Struct, frozen=True):
         return self.root / "transfer.json"
 
     @property
+    def trust(self) -> Path:
+        """How far that is believed."""
+        return self.root / "trust.json"
+
+    @property
     def events(self) -> Path:
         return self.root / "events.jsonl"
 

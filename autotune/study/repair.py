@@ -9,7 +9,7 @@ from typing import Any
 from autotune.errors import InputError
 from autotune.study.manifest import Manifest
 from autotune.study.record import Begun, Records, quarantine, read_record
-from autotune.study.transfer import Transfer
+from autotune.study.transfer import Transfer, Trust
 from autotune.values import LaunchPlan, TrialResult
 
 
@@ -27,6 +27,7 @@ def _shapes(records: Records) -> Iterator[tuple[Path, Any]]:
     yield folder.manifest, Manifest
     yield folder.bounds, Any
     yield folder.transfer, Transfer
+    yield folder.trust, Trust
     for number in records.numbers():
         trial = records.trial(number)
         yield trial.config, Begun

@@ -1,4 +1,4 @@
-"""What a study took over from another one."""
+"""What a study took over from another one, and how far that is believed."""
 
 from __future__ import annotations
 
@@ -23,3 +23,15 @@ class Transfer(Value, frozen=True, kw_only=True):
     peak: int = 0
     best: int | None = None
     results: tuple[TrialResult, ...]
+
+
+class Trust(Value, frozen=True, kw_only=True):
+    """``trust.json``: ``weight`` is the probability that what was taken over tells something here, after ``trials``
+    measured configurations of this study; ``dropped`` when it is no longer used.
+    """
+
+    source: str
+    weight: float
+    trials: int
+    dropped: bool
+    sentence: str = ""

@@ -8,6 +8,7 @@ from autotune.search.gp.belief import Parts
 from autotune.search.live import next_limit
 from autotune.search.outlook import recommended
 from autotune.search.suggest import Strategy, propose
+from autotune.study.transfer import Transfer
 from autotune.values import Config, Measured, TrialResult
 from benchmarks.search.study import Method, Task, best_seen
 
@@ -17,7 +18,7 @@ class Ours:
     start is loaded at lowered limits too.
     """
 
-    def __init__(self, task: Task, parts: Parts, *, live: bool = False) -> None:
+    def __init__(self, task: Task, parts: Parts, *, live: bool = False, transfer: Transfer | None = None) -> None:
         self._task = task
         self._parts = parts
         self._live = live
@@ -26,6 +27,7 @@ class Ours:
             seed=task.seed,
             request_tokens=task.request_tokens,
             limits=task.limits,
+            transfer=transfer,
         )
         self._results: list[TrialResult] = []
 

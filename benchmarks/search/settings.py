@@ -106,16 +106,16 @@ def families() -> list[SimSurface]:
     )
     wide, long = VirtualLoad(concurrency=2048), VirtualLoad(concurrency=1024, input_tokens=512, output_tokens=512)
     return [
-        _sim("MoE", QWEN3_30B_H200, wide, 3),
-        _sim("dense, small KV", dense, wide, 4),
-        _sim("dense, large KV", large_kv, long, 4),
-        _sim("MoE on eight GPUs", profile("glm5-nvfp4"), wide, 3),
-        _sim("latency-bound", latency, wide, 3),
-        _sim("cliff at the graph ceiling", cliff, wide, 2),
-        _sim("flat optimum", flat, wide, 4),
-        _sim("OOM half of the space", hungry, wide, 4, mem=(0.80, 0.97)),
-        _sim("demo", profile("demo"), VirtualLoad(concurrency=256, input_tokens=32, output_tokens=24), 2),
-        replace(_sim("optimum inside", QWEN3_30B_H200, wide, 3), twist=Twist(peak=700.0, fall=0.35)),
+        simulated("MoE", QWEN3_30B_H200, wide, 3),
+        simulated("dense, small KV", dense, wide, 4),
+        simulated("dense, large KV", large_kv, long, 4),
+        simulated("MoE on eight GPUs", profile("glm5-nvfp4"), wide, 3),
+        simulated("latency-bound", latency, wide, 3),
+        simulated("cliff at the graph ceiling", cliff, wide, 2),
+        simulated("flat optimum", flat, wide, 4),
+        simulated("OOM half of the space", hungry, wide, 4, mem=(0.80, 0.97)),
+        simulated("demo", profile("demo"), VirtualLoad(concurrency=256, input_tokens=32, output_tokens=24), 2),
+        replace(simulated("optimum inside", QWEN3_30B_H200, wide, 3), twist=Twist(peak=700.0, fall=0.35)),
     ]
 
 
@@ -141,7 +141,7 @@ def random_surface(number: int) -> SimSurface:
         twist = Twist(waves=waves, peak=peak, fall=chance.uniform(0.05, 0.4))
     label = "held out" if number >= HELD_OUT_FROM else "development"
     name = f"{label} {number % HELD_OUT_FROM}, {dims} parameters"
-    found = _sim(name, settings, load, dims, mem=(0.6, 0.97))
+    found = simulated(name, settings, load, dims, mem=(0.6, 0.97))
     return replace(found, family=f"{label} settings", twist=twist)
 
 
@@ -186,7 +186,7 @@ def _sound(settings: SimSettings, load: VirtualLoad) -> bool:
     return resolved.oom is None and resolved.limits.kv_tokens > 24 * (load.input_tokens + load.output_tokens)
 
 
-def _sim(
+def simulated(
     name: str, settings: SimSettings, load: VirtualLoad, dims: int, mem: tuple[float, float] = (0.7, 0.97)
 ) -> SimSurface:
     """A surface over the first ``dims`` parameters of ``ORDER``."""

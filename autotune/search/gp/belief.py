@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autotune.search.gp.acquisition import gain_of_new, gain_of_repeat
+from autotune.search.gp.borrowed import DROPPED, MEMORY_ALIKE, MEMORY_ELSEWHERE, OUTGROWN, PLAUSIBLE, chosen
 from autotune.search.gp.chart import Chart
 from autotune.search.gp.feasibility import Feasibility
 from autotune.search.gp.limits import Limits, limits_of
@@ -38,31 +40,38 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked of a study. ``request_tokens`` is what a request in flight holds on average, 0: unknown."""
+    """What is asked of a study. ``request_tokens`` is what a request in flight holds on average, 0: unknown;
+    ``borrowed`` is what another study saw, ``alike`` says that its GPU and weights were as large.
+    """
 
     chart: Chart
     sign: float = 1.0
     request_tokens: float = 0.0
     parts: Parts = Parts()
+    borrowed: Observations | None = None
+    alike: bool = False
 
 
 class Belief:
     """The posterior over one study. Needs at least one measured trial.
 
     Two models share it, one that trusts the formula and one that knows nothing: what each says counts as much as the
-    data speak for it, so that a server that is not as the formula has it is searched all the same.
+    data speak for it, so that a server that is not as the formula has it is searched all the same. Where another study
+    was borrowed from, a third one counts its readings in, as long as this study's own are likelier by that.
     """
 
     def __init__(self, question: Question, seen: Observations) -> None:
         self.question = question
         self.chart = question.chart
         self.seen = seen
-        self._feasibility = Feasibility(self.chart, self.seen) if question.parts.feasibility else None
         self.views: tuple[View, ...] = ()
         self.limits: Limits | None = None
         if self.groups:
             self.views = self._fit()
             self.limits = limits_of(self.chart, seen, self.views[0].physics, self._prior(PLAIN))
+        borrowed = question.borrowed if self.borrowing() else None
+        weight = MEMORY_ALIKE if question.alike else MEMORY_ELSEWHERE
+        self._feasibility = Feasibility(self.chart, seen, borrowed, weight) if question.parts.feasibility else None
 
     @property
     def groups(self) -> tuple[Group, ...]:
@@ -75,6 +84,23 @@ class Belief:
     def trust(self) -> float:
         """How much the data speak for the formula, 0 to 1."""
         return sum(m.weight for m in self.views if m.physics)
+
+    def borrows(self) -> bool:
+        """Whether another study's readings are weighed here at all."""
+        borrowed = self.question.borrowed
+        return borrowed is not None and bool(borrowed.groups) and len(self.seen.fresh) <= OUTGROWN
+
+    def borrowing(self) -> float:
+        """How likely it is that the other study tells something of this one; 0.0 where it is not asked, or dropped."""
+        return sum(view.weight for view in self.views if view.borrows)
+
+    def homes(self) -> Array:
+        """Points (k, dims) near which the best may lie: the best of one's own, then the other study's two best."""
+        own = self.seen.points()[np.argsort(-self.means(), kind="stable")]
+        if not self.borrowing() or self.question.borrowed is None:
+            return np.asarray(own)
+        there = np.array([g.point for g in chosen(self.question.borrowed.fresh)[:2]])
+        return np.concatenate([own[:1], there, own[1:]])
 
     def means(self) -> Array:
         """Posterior means of the groups, log scale."""
@@ -159,26 +185,36 @@ class Belief:
         return view.process.noise**2 + sum(within) / len(within)
 
     def _fit(self) -> tuple[View, ...]:
-        plain = View.of(self.chart, self.seen, None, self._prior(PLAIN))
-        if not (self.question.parts.physics and self.question.sign > 0 and self.chart.role("running") is not None):
-            return (plain,)
-        physics = Physics(self.chart, self.groups, self.question.request_tokens)
-        # What graphs and memory do is the formula's business: the rest hardly depends on them, or a curve over the
-        # running limit, along which the share of graphs moves too, is taken for an effect of graphs.
-        lengths = tuple(LENGTHS.get(hint.role, Prior().length) for hint in self.chart.hints)
-        informed = View.of(self.chart, self.seen, physics, self._prior(Prior(lengths=lengths)))
-        odds = math.log(TRUST / (1 - TRUST)) + informed.process.evidence - plain.process.evidence
-        weight = 1 / (1 + math.exp(-max(-30.0, min(30.0, odds))))
-        return (
-            msgspec.structs.replace(informed, weight=weight),
-            msgspec.structs.replace(plain, weight=1 - weight),
-        )
+        parts, physics, base = self.question.parts, None, PLAIN
+        found = [(View.of(self.chart, self.seen, None, self._prior(PLAIN)), 1.0)]
+        if parts.physics and self.question.sign > 0 and self.chart.role("running") is not None:
+            physics = Physics(self.chart, self.groups, self.question.request_tokens)
+            # What graphs and memory do is the formula's business: the rest hardly depends on them, or a curve over the
+            # running limit, along which the share of graphs moves too, is taken for an effect of graphs.
+            base = Prior(lengths=tuple(LENGTHS.get(hint.role, Prior().length) for hint in self.chart.hints))
+            found = [(View.of(self.chart, self.seen, physics, self._prior(base)), TRUST), (found[0][0], 1 - TRUST)]
+        if not self.borrows() or self.question.borrowed is None:
+            return _weighed(found)
+        others = chosen(self.question.borrowed.fresh)
+        if physics is not None:
+            physics = Physics(self.chart, self.groups, self.question.request_tokens, others)
+        shared = View.of(self.chart, self.seen, physics, self._prior(base), others)
+        together = _weighed([*((view, share * (1 - PLAUSIBLE)) for view, share in found), (shared, PLAUSIBLE)])
+        return together if together[-1].weight >= DROPPED else _weighed(found)
 
     def _prior(self, base: Prior) -> Prior:
         if not self.question.parts.noise:
             return msgspec.structs.replace(base, noise=0.003, noise_sd=1e-3)
         noise = self.seen.noise
         return msgspec.structs.replace(base, noise=max(noise.between, 0.003), noise_sd=1 / math.sqrt(2 * noise.df))
+
+
+def _weighed(views: Sequence[tuple[View, float]]) -> tuple[View, ...]:
+    """Each with its probability, from what it had beforehand and from its evidence."""
+    logs = np.array([math.log(share) + view.process.evidence for view, share in views])
+    weights = np.exp(logs - logs.max())
+    weights /= weights.sum()
+    return tuple(msgspec.structs.replace(v, weight=float(w)) for (v, _), w in zip(views, weights, strict=True))
 
 
 @lru_cache(maxsize=8)

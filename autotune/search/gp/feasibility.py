@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from autotune.search.gp.borrowed import MEMORY_ELSEWHERE
 from autotune.search.gp.chart import Chart
 from autotune.search.gp.observations import Observations
 
@@ -29,19 +31,52 @@ WEIGHTS, WEIGHTS_SD = 0.45, 0.2
 OTHER_REACH = 0.15
 
 
-class Feasibility:
-    """The probability that a configuration can be served."""
+class _Seen(msgspec.Struct, frozen=True):
+    """Starts that lived and died: ``points`` (n, dims), ``died`` (n,), and what each counts (n,)."""
 
-    def __init__(self, chart: Chart, seen: Observations) -> None:
+    points: Array
+    died: NDArray[np.bool_]
+    counts: Array
+
+    @classmethod
+    def of(cls, seen: Observations, dims: int, each: float = 1.0, most: float = math.inf) -> _Seen:
+        """Of memory alone; each counts ``each``, and all together at most ``most``."""
+        alive = [g.point for g in seen.fresh]
+        dead = [f.point for f in seen.failures if f.memory]
+        count = len(alive) + len(dead)
+        counts = np.full(count, min(each, most / max(1, count)))
+        return cls(np.array([*alive, *dead]).reshape(-1, dims), np.arange(count) >= len(alive), counts)
+
+    def joined(self, other: _Seen) -> _Seen:
+        return _Seen(
+            np.concatenate([self.points, other.points]),
+            np.concatenate([self.died, other.died]),
+            np.concatenate([self.counts, other.counts]),
+        )
+
+
+class Feasibility:
+    """The probability that a configuration can be served. Of ``borrowed``, what another study saw, each start counts
+    the first of ``weight``, and all together at most the second.
+    """
+
+    def __init__(
+        self,
+        chart: Chart,
+        seen: Observations,
+        borrowed: Observations | None = None,
+        weight: tuple[float, float] = MEMORY_ELSEWHERE,
+    ) -> None:
         self._chart = chart
         self._memory = chart.role("memory")
         self._places = [i for i, h in enumerate(chart.hints) if h.oom and i != self._memory]
-        alive = np.array([g.point for g in seen.fresh]).reshape(-1, chart.dims)
-        dead = np.array([f.point for f in seen.failures if f.memory]).reshape(-1, chart.dims)
+        known = _Seen.of(seen, chart.dims)
+        if borrowed is not None:
+            known = known.joined(_Seen.of(borrowed, chart.dims, *weight))
         self._others = np.array([f.point for f in seen.failures if not f.memory]).reshape(-1, chart.dims)
-        self._alive = alive
+        self._alive = np.array([g.point for g in seen.fresh]).reshape(-1, chart.dims)
         self._centre, self._spread = self._prior(seen)
-        self._draws = self._posterior(np.concatenate([alive, dead]), len(alive))
+        self._draws = self._posterior(known)
 
     def probability(self, units: Array) -> Array:
         """Of each point, (n,)."""
@@ -85,21 +120,21 @@ class Feasibility:
         left = ndtr((1.0 - fraction - first - used) / SOFTNESS)
         return np.asarray(left * ndtr((fraction - draws[:, 1:2]) / SOFTNESS))
 
-    def _posterior(self, units: Array, alive: int) -> Array:
+    def _posterior(self, seen: _Seen) -> Array:
         """Draws of the unknowns: from the prior by importance, then moved about (Metropolis). Always the same ones."""
         chance = np.random.default_rng(20240229)
         draws = self._centre + self._spread * chance.standard_normal((DRAWS, len(self._centre)))
-        if not len(units):
+        if not len(seen.points):
             return np.asarray(draws[:KEPT])
-        logs = self._log_likelihood(draws, units, alive)
+        logs = self._log_likelihood(draws, seen)
         weights = np.exp(logs - logs.max())
         draws = draws[chance.choice(DRAWS, KEPT, p=weights / weights.sum())]
-        return self._moved(draws, units, alive, chance)
+        return self._moved(draws, seen, chance)
 
-    def _moved(self, draws: Array, units: Array, alive: int, chance: np.random.Generator) -> Array:
+    def _moved(self, draws: Array, seen: _Seen, chance: np.random.Generator) -> Array:
         def target(points: Array) -> Array:
             off = (points - self._centre) / self._spread
-            return np.asarray(self._log_likelihood(points, units, alive) - 0.5 * (off * off).sum(axis=1))
+            return np.asarray(self._log_likelihood(points, seen) - 0.5 * (off * off).sum(axis=1))
 
         now = target(draws)
         for move in range(MOVES):
@@ -111,9 +146,9 @@ class Feasibility:
             draws, now = np.where(taken[:, None], tried, draws), np.where(taken, then, now)
         return draws
 
-    def _log_likelihood(self, draws: Array, units: Array, alive: int) -> Array:
-        lives = MISTAKE / 2 + (1 - MISTAKE) * self._lives(draws, units)
-        return np.asarray(np.log(lives[:, :alive]).sum(axis=1) + np.log1p(-lives[:, alive:]).sum(axis=1))
+    def _log_likelihood(self, draws: Array, seen: _Seen) -> Array:
+        lives = MISTAKE / 2 + (1 - MISTAKE) * self._lives(draws, seen.points)
+        return np.asarray(np.log(np.where(seen.died, 1.0 - lives, lives)) @ seen.counts)
 
     def _not_otherwise(self, units: Array) -> Array:
         """Failures that are not of memory spoil their neighbourhood, as far as no server lived nearer."""

@@ -21,13 +21,15 @@ class Data(msgspec.Struct, frozen=True):
 
     ``points`` (n, dims) unit coordinates, ``values`` (n,) mean log score, ``shared`` (n, n) how much of the variance
     between starts two readings have in common (1/k on the diagonal for the mean of k starts), ``within`` (n,) variance
-    of each reading's own error.
+    of each reading's own error. ``apart`` (n, n) is how far another study's readings may lie from what they
+    would be here, a covariance (None: there are none).
     """
 
     points: Array
     values: Array
     shared: Array
     within: Array
+    apart: Array | None = None
 
 
 class Mean(msgspec.Struct, frozen=True):
@@ -74,9 +76,10 @@ class Process(msgspec.Struct, frozen=True):
 
     def reading(self, points: Array, mean: Mean, mix: Array, within: float) -> tuple[Array, Array]:
         """One more load each on starts that were read: the reduced cross factor (n, m), and the variance (m,) of what
-        will be read. ``mix`` (n, m) is how much of the start's deviation each reading so far has.
+        will be read. ``mix`` (k, m) is how much of the start's deviation each of the first k readings has.
         """
-        cross = self._covariance(self.data.points, self.mean, points, mean) + self.noise**2 * mix
+        cross = self._covariance(self.data.points, self.mean, points, mean)
+        cross[: len(mix)] += self.noise**2 * mix
         reduced = solve_triangular(self.factor, cross, lower=True, check_finite=False)
         own = self.amplitude**2 + (mean.slopes**2).sum(axis=1) + self.noise**2 + within
         return reduced, np.maximum(own - (reduced**2).sum(axis=0), 1e-12)
@@ -136,6 +139,8 @@ class _Loss:
 
     def _solved(self, smooth: Array, noise2: float) -> tuple[Array, Array]:
         full = smooth + self._base + noise2 * self._data.shared
+        if self._data.apart is not None:
+            full += self._data.apart
         full[np.diag_indices_from(full)] += self._data.within + JITTER
         factor = cholesky(full, lower=True, check_finite=False)
         return factor, cho_solve((factor, True), self._rest, check_finite=False)

@@ -30,6 +30,8 @@ SPREADS = np.array([4.0, 1.3, 0.9, 1.0, 1.0, 0.15, 1.4, 0.8])
 MISFIT = 0.08
 # How far one start as a whole may lie off.
 START = 0.05
+# What a configuration of another study weighs in that fit, in starts.
+OTHER_STARTS = 0.2
 _SHARPNESS = 8.0
 _EDGE = 0.02
 _SECANT = 1.0
@@ -68,16 +70,27 @@ class Kv(msgspec.Struct, frozen=True):
 
 
 class Physics:
-    """The formula on one chart, fitted to the groups that were measured."""
+    """The formula on one chart, fitted to the groups that were measured; ``others`` are of another study, whose level
+    may be another one.
+    """
 
-    def __init__(self, chart: Chart, groups: Sequence[Group], request_tokens: float) -> None:
+    def __init__(
+        self, chart: Chart, groups: Sequence[Group], request_tokens: float, others: Sequence[Group] = ()
+    ) -> None:
         self._chart = chart
         self._tokens = request_tokens
         self._kv = kv_line(groups) if request_tokens > 0 else None
         self._default_graph = next((g.graph for g in groups if math.isfinite(g.graph)), math.inf)
         logs = np.array([sum(g.logs) / len(g.logs) for g in groups])
         self.load = self.load_of(groups)
-        self.theta = _fitted(self.load, logs, np.array([len(g.logs) for g in groups]), _curves(groups))
+        starts, curves = np.array([len(g.logs) for g in groups]), _curves(groups)
+        if not others:
+            self.theta = _fitted(self.load, logs, starts, curves)
+            return
+        logs = np.concatenate([logs, [sum(g.logs) / len(g.logs) for g in others]])
+        starts = np.concatenate([starts, np.full(len(others), OTHER_STARTS)])
+        curves = np.pad(curves, ((0, len(others)), (0, 0)))
+        self.theta = _fitted(self.load_of([*groups, *others]), logs, starts, curves, len(others))
 
     def mean(self, load: Load) -> Mean:
         """The prior mean of the log throughput, linear in what is unknown of the formula."""
@@ -165,18 +178,20 @@ def _curves(groups: Sequence[Group]) -> Array:
     return np.array([[float(number in g.trials) for number in live] for g in groups]).reshape(len(groups), len(live))
 
 
-def _fitted(load: Load, logs: Array, starts: Array, curves: Array) -> Array:
+def _fitted(load: Load, logs: Array, starts: Array, curves: Array, others: int = 0) -> Array:
     """The most probable ``theta``. Loads of one start share its deviation, so that they tell the shape of a curve and
-    only once its height.
+    only once its height; of the last ``others`` rows, another study's, only the differences between them count.
     """
-    begin = CENTRES.copy()
-    begin[0] = float(np.mean(logs - log_throughput(CENTRES, load)))
+    begin, mine = CENTRES.copy(), len(logs) - others
+    begin[0] = float(np.mean((logs - log_throughput(CENTRES, load))[:mine]))
     count = len(begin)
     weight = np.sqrt(starts) / MISFIT
 
     def residuals(unknown: Array) -> Array:
         theta, own = unknown[:count], unknown[count:]
         rest = logs - log_throughput(theta, load) - curves @ own
+        if others:
+            rest[mine:] -= rest[mine:].mean()
         return np.concatenate([rest * weight, (theta - begin) / SPREADS, own / START])
 
     first = np.concatenate([begin, np.zeros(curves.shape[1])])

@@ -16,6 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from autotune.search.gp.ahead import CURVES, worth_of_curves
 from autotune.search.gp.belief import Belief, Parts, Question, believe
+from autotune.search.gp.borrowed import NOTHING_BORROWED, Borrowed
 from autotune.search.gp.candidates import candidates, closer
 from autotune.search.gp.chart import Chart, Hint
 from autotune.search.gp.observations import observe
@@ -41,6 +42,16 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     repeat_of: int | None = None
 
 
+class Background(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known beside the axes: tokens that a request in flight holds (0: unknown), and another study's trials."""
+
+    request_tokens: float = 0.0
+    borrowed: Borrowed = NOTHING_BORROWED
+
+
+NOTHING_KNOWN = Background()
+
+
 class AutotuneSampler(BaseSampler):
     """Suggests the start with the largest expected gain per second.
 
@@ -54,13 +65,13 @@ class AutotuneSampler(BaseSampler):
         seed: int | None = None,
         hints: Mapping[str, Hint] | None = None,
         *,
-        request_tokens: float = 0.0,
+        background: Background = NOTHING_KNOWN,
         repeats: bool = False,
         parts: Parts = ALL_PARTS,
     ) -> None:
         self._seed = seed
         self._hints = dict(hints or {})
-        self._request_tokens = request_tokens
+        self._background = background
         self._repeats = repeats
         self._parts = parts
         self._random = RandomSampler(seed=seed)
@@ -102,7 +113,15 @@ class AutotuneSampler(BaseSampler):
     def question(self, chart: Chart, direction: StudyDirection) -> Question:
         """What this sampler asks of a study."""
         sign = 1.0 if direction is StudyDirection.MAXIMIZE else -1.0
-        return Question(chart=chart, sign=sign, request_tokens=self._request_tokens, parts=self._parts)
+        known = self._background
+        return Question(
+            chart=chart,
+            sign=sign,
+            request_tokens=known.request_tokens,
+            parts=self._parts,
+            borrowed=known.borrowed.seen(chart, sign),
+            alike=known.borrowed.alike,
+        )
 
     def _chance(self, trials: int) -> np.random.Generator:
         return np.random.default_rng(None if self._seed is None else [self._seed, trials])
@@ -114,9 +133,7 @@ class AutotuneSampler(BaseSampler):
 def choose(belief: Belief, chance: np.random.Generator, *, repeats: bool) -> Choice:
     """The start with the largest expected gain per second: a new point, or one that is known, once more."""
     chart = belief.chart
-    order = np.argsort(-belief.means(), kind="stable")
-    home = belief.seen.points()[order]
-    points = _untried(belief, candidates(chart, home, chance))
+    points = _untried(belief, candidates(chart, belief.homes(), chance))
     if not len(points):
         return _any_point(belief, chance)
     rates = _rates(belief, points)

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from autotune.search.gp.borrowed import fit_with, readings
 from autotune.search.gp.chart import Chart
 from autotune.search.gp.model import Data, Mean, Prior, Process, fit
 from autotune.search.gp.observations import Group, Observations
@@ -20,7 +21,9 @@ OFFSET_SD, OWN_SD = 0.02, 0.01
 
 
 class View(msgspec.Struct, frozen=True):
-    """``tried`` are posterior mean, deviation and reduced factor of the groups; ``weight`` is what the view counts."""
+    """``tried`` are posterior mean, deviation and reduced factor of the groups; ``weight`` is what the view counts.
+    ``borrows`` where another study's readings stand behind those of the groups.
+    """
 
     process: Process
     means: Mean
@@ -28,15 +31,23 @@ class View(msgspec.Struct, frozen=True):
     groups: tuple[Group, ...]
     physics: Physics | None = None
     weight: float = 1.0
+    borrows: bool = False
 
     @classmethod
-    def of(cls, chart: Chart, seen: Observations, physics: Physics | None, prior: Prior) -> View:
-        """Fitted to all that was seen."""
+    def of(
+        cls, chart: Chart, seen: Observations, physics: Physics | None, prior: Prior, others: Sequence[Group] = ()
+    ) -> View:
+        """Fitted to all that was seen, and to ``others``, another study's starts."""
         groups = seen.groups
         base = physics.mean(physics.load) if physics else _level(groups, len(groups))
         means = _with_offset(base, np.array([float(g.live) for g in groups])) if _any_live(groups) else base
-        process = fit(data_of(seen), means, chart.categorical(), prior)
-        return cls(process, means, process.predict(seen.points(), means), groups, physics)
+        if others:
+            there = physics.mean(physics.load_of(others)) if physics else _level(groups, len(others))
+            there = _with_offset(there, np.zeros(len(others))) if _any_live(groups) else there
+            process = fit_with((data_of(seen), means), (readings(others), there), chart.categorical(), prior)
+        else:
+            process = fit(data_of(seen), means, chart.categorical(), prior)
+        return cls(process, means, process.predict(seen.points(), means), groups, physics, borrows=bool(others))
 
     def mean_at(self, units: Array) -> Mean:
         """The prior mean of fresh starts at points (m, dims)."""
