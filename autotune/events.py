@@ -40,6 +40,13 @@ class TrialStarted(Value, frozen=True, kw_only=True, tag="trial_started"):
     where: str = ""
 
 
+class TrialPlaced(Value, frozen=True, kw_only=True, tag="trial_placed"):
+    """A trial that waited for a place has one: the node of a cluster."""
+
+    number: int
+    where: str
+
+
 class PhaseEntered(Value, frozen=True, kw_only=True, tag="phase"):
     """A trial goes on to its next phase."""
 
@@ -83,5 +90,5 @@ class NightEnded(Value, frozen=True, kw_only=True, tag="night_ended"):
     script: str | None = None
 
 
-Event = NightStarted | Note | TrialStarted | PhaseEntered | LoadProgress | TrialSettled | NightEnded
+Event = NightStarted | Note | TrialStarted | TrialPlaced | PhaseEntered | LoadProgress | TrialSettled | NightEnded
 Listener = Callable[[Event], None]

@@ -150,8 +150,11 @@ def _renamed(brief: Brief, name: str) -> Brief:
 
 
 @contextlib.contextmanager
-def open_night(brief: Brief, say: Listener, waiting: Waiting, source: Path | None = None) -> Iterator[Night]:
-    """The study, ready for its next trial; ``source`` is another one to start from.
+def open_night(
+    brief: Brief, say: Listener, waiting: Waiting, source: Path | None = None, cluster: str = ""
+) -> Iterator[Night]:
+    """The study, ready for its next trial; ``source`` is another one to start from, ``cluster`` the address of the Ray
+    cluster that is to run the trials.
 
     Raises InputError, StudyLocked or NightStopped.
     """
@@ -164,7 +167,7 @@ def open_night(brief: Brief, say: Listener, waiting: Waiting, source: Path | Non
         clean_up(brief, manifest, say, waiting)
         keep(transfer, brief.study, folder, say)
         raise_descriptor_limit(brief.study.workload.peak + SPARE_DESCRIPTORS)
-        rig = _rig(brief, manifest, say, waiting)
+        rig = msgspec.structs.replace(_rig(brief, manifest, say, waiting), cluster=cluster)
         with Searcher.open(brief.study.name, brief.study.storage or folder.database, strategy(brief)) as searcher:
             night = Night(brief=brief, rig=rig, searcher=searcher, transfer=transfer)
             settle_cut_off(rig.records, say)

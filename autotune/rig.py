@@ -40,7 +40,7 @@ class Rig(msgspec.Struct, frozen=True, kw_only=True):
     beyond which a load is no measurement. ``fixed`` is what every start runs, whatever its configuration.
     beyond which a load is no measurement. ``dataset`` is the folder of the stored dataset, empty where there is none.
     ``slots`` are the parts of the host that one trial each may get, ``slot`` the one that this rig has; ``beside`` says
-    that trials run in the others at the same time.
+    that trials run in the others at the same time. ``cluster`` is the address of the Ray cluster that runs the trials.
     """
 
     study: Study
@@ -61,6 +61,7 @@ class Rig(msgspec.Struct, frozen=True, kw_only=True):
     slots: tuple[Slot, ...] = (Slot(number=0),)
     slot: Slot = Slot(number=0)
     beside: bool = False
+    cluster: str = ""
 
     @property
     def cores(self) -> int:

@@ -10,7 +10,7 @@ from autotune.drifting import DriftRecord, record_of, steadied
 from autotune.errors import NightStopped
 from autotune.events import NightEnded, NightStarted, Note, TrialSettled, TrialStarted
 from autotune.exporting import export_best
-from autotune.fleet.crew import Alone, Crew
+from autotune.fleet.crew import Crew
 from autotune.fleet.muster import baseline_scores, crew_of, judge_interference
 from autotune.guiding import guide_of, why_enough
 from autotune.night import Night
@@ -39,8 +39,9 @@ class Searched(Value, frozen=True, kw_only=True):
 def tune(night: Night) -> NightEnded:
     """Run the night to its end. Raises NightStopped with the reason where it cannot go on; all is kept."""
     _greet(night)
-    baseline = _baseline(night)
-    searched = Searched(reason=_cancelled(night)) if baseline is None else _search(night, baseline)
+    with crew_of(night.rig) as crew:
+        baseline = _baseline(night, crew)
+        searched = Searched(reason=_cancelled(night)) if baseline is None else _search(night, crew, baseline)
     if baseline is not None:
         _confirm(night, searched)
     ended = _farewell(night, searched.reason)
@@ -66,13 +67,13 @@ def _greet(night: Night) -> None:
             night.rig.say(Note(text=f"doctor: {check.name}: {check.text}", level="warning"))
 
 
-def _baseline(night: Night) -> TrialResult | None:
+def _baseline(night: Night, crew: Crew) -> TrialResult | None:
     """The measured trial of the server's defaults; None when somebody wants to end.
 
     Raises NightStopped when the defaults cannot be measured: nothing could be compared with anything.
     """
     while (done := baseline_of(night.records.results())) is None:
-        result = _run(night, Ticket(number=night.searcher.next_number, config=BASELINE, role="baseline"))
+        result = _run(night, crew, Ticket(number=night.searcher.next_number, config=BASELINE, role="baseline"))
         if _cancelled(night):
             return None
         _check_interruptions(night)
@@ -84,18 +85,17 @@ def _baseline(night: Night) -> TrialResult | None:
     return done
 
 
-def _search(night: Night, baseline: TrialResult) -> Searched:
+def _search(night: Night, crew: Crew, baseline: TrialResult) -> Searched:
     """Ask, run, record, tell; returns why it ended."""
     region = night.region()
     assert region is not None
-    with crew_of(night.rig) as crew:
-        _compare_with_neighbours(night, crew, baseline)
-        while True:
-            searched = _fill(night, crew, baseline, region)
-            if not crew.running:
-                return searched
-            results = settled(night.records.results())
-            _look_at(night, _settle(night, crew), results)
+    _compare_with_neighbours(night, crew, baseline)
+    while True:
+        searched = _fill(night, crew, baseline, region)
+        if not crew.running:
+            return searched
+        results = settled(night.records.results())
+        _look_at(night, _settle(night, crew), results)
 
 
 def _fill(night: Night, crew: Crew, baseline: TrialResult, region: Region) -> Searched:
@@ -167,9 +167,8 @@ def _confirm(night: Night, searched: Searched) -> None:
         confirm(night, Ask(blocks=blocks, left_s=parse_duration(budget.wall_clock) - spent_s))
 
 
-def _run(night: Night, ticket: Ticket) -> TrialResult:
+def _run(night: Night, crew: Crew, ticket: Ticket) -> TrialResult:
     """One trial alone, from its record to its result."""
-    crew = Alone(night.rig)
     _begin(night, crew, ticket)
     return _settle(night, crew)
 
@@ -181,7 +180,7 @@ def _compare_with_neighbours(night: Night, crew: Crew, baseline: TrialResult) ->
     wanted, results = night.brief.study.resources.alone_starts, night.records.results()
     for _ in range(wanted - len(baseline_scores(results, beside=False))):
         if not _cancelled(night):
-            _run(night, _again(night, baseline))
+            _run(night, crew, _again(night, baseline))
     for _ in range(wanted - len(baseline_scores(results, beside=True)) // crew.size):
         while crew.room and not _cancelled(night):
             _begin(night, crew, _again(night, baseline))

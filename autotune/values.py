@@ -239,7 +239,7 @@ class Timings(Value, frozen=True, kw_only=True):
 class TrialResult(Value, frozen=True, kw_only=True):
     """The settled record of one trial, written atomically as ``result.json``.
 
-    ``beside`` is the number of other trials that could run at its side on the same host.
+    ``beside`` is the most other trials that ran at its side, on its host or in its cluster.
     """
 
     number: int

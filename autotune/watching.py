@@ -10,7 +10,7 @@ import msgspec
 
 from autotune.brief import Brief
 from autotune.errors import InputError
-from autotune.events import Event, NightEnded, NightStarted, Note, PhaseEntered, TrialSettled, TrialStarted
+from autotune.events import Event, NightEnded, NightStarted, Note, PhaseEntered, TrialPlaced, TrialSettled, TrialStarted
 from autotune.overview import Overview, overview
 from autotune.values import Config, Value
 
@@ -76,6 +76,7 @@ def _parsed(line: bytes) -> Logged | None:
 def assemble(seen: Overview, events: Iterable[Logged], now: datetime) -> Watched:
     """What runs now, and the last notes. A night without a live tuner runs nothing."""
     started: dict[int, tuple[datetime, TrialStarted]] = {}
+    places: dict[int, str] = {}
     phases: dict[int, tuple[datetime, str]] = {}
     notes: list[str] = []
     ended = ""
@@ -87,6 +88,8 @@ def assemble(seen: Overview, events: Iterable[Logged], now: datetime) -> Watched
                 started[number] = (logged.at, logged.event)
                 phases.pop(number, None)
                 ended = ""
+            case TrialPlaced(number=number, where=where):
+                places[number] = where
             case PhaseEntered(number=number, phase=name):
                 phases[number] = (logged.at, name)
             case Note(text=text):
@@ -98,16 +101,22 @@ def assemble(seen: Overview, events: Iterable[Logged], now: datetime) -> Watched
             case _:
                 pass
     running = started if seen.running is not None else {}
-    current = tuple(_current(*running[number], phases.get(number), now) for number in sorted(running))
+    current = tuple(
+        _current(at, event, (places.get(number, event.where), phases.get(number)), now)
+        for number, (at, event) in sorted(running.items())
+    )
     return Watched(seen=seen, now=current, notes=tuple(notes[-KEPT_NOTES:]), ended=ended)
 
 
-def _current(at: datetime, event: TrialStarted, phase: tuple[datetime, str] | None, now: datetime) -> Current:
+def _current(
+    at: datetime, event: TrialStarted, seen: tuple[str, tuple[datetime, str] | None], now: datetime
+) -> Current:
+    where, phase = seen
     return Current(
         trial=event.number,
         role=event.role,
         config=event.config,
-        where=event.where,
+        where=where,
         phase=phase[1] if phase else "",
         trial_s=max(0.0, (now - at).total_seconds()),
         phase_s=max(0.0, (now - phase[0]).total_seconds()) if phase else 0.0,

@@ -12,7 +12,7 @@ import typer
 from autotune import __version__
 from autotune.brief import Brief, read_brief
 from autotune.cli import bench, init, tools, verify, views
-from autotune.cli.arguments import From, Json, StudyFile
+from autotune.cli.arguments import From, Json, Ray, StudyFile
 from autotune.cli.live import Narrator
 from autotune.cli.signals import cancel_on_signals, last_words
 from autotune.cli.text import confirmation_text, doctor_text, ended_text, status_text
@@ -59,16 +59,17 @@ def tune(
         bool, typer.Option("--force", help="The study has changed: begin anew under a fresh name.")
     ] = False,
     source: From = None,
+    ray: Ray = "",
     json: Json = False,
 ) -> None:
     """Start a study, or continue it where it was cut off."""
-    _night(resolve(read_brief(study), force=force), json, source)
+    _night(resolve(read_brief(study), force=force), source, ray, json)
 
 
 @app.command()
-def resume(study: StudyFile, source: From = None, json: Json = False) -> None:
+def resume(study: StudyFile, source: From = None, ray: Ray = "", json: Json = False) -> None:
     """Continue a study that has begun; never start one."""
-    _night(_begun(study, "resume"), json, source)
+    _night(_begun(study, "resume"), source, ray, json)
 
 
 @app.command()
@@ -79,13 +80,14 @@ def confirm(
         int, typer.Option("--finalists", min=1, help="Configurations compared with the baseline.")
     ] = 1,
     anew: Annotated[bool, typer.Option("--anew", help="Begin another confirmation beside a finished one.")] = False,
+    ray: Ray = "",
     json: Json = False,
 ) -> None:
     """Compare the best configurations with the baseline on fresh, interleaved starts, and say what can be claimed."""
     brief = _begun(study, "confirm")
     with cancel_on_signals() as cancel:
         narrator = Narrator(json=json)
-        with narrator, open_night(brief, narrator.hear, Waiting(cancel=cancel)) as night:
+        with narrator, open_night(brief, narrator.hear, Waiting(cancel=cancel), cluster=ray) as night:
             found = run_confirmation(night, Ask(blocks=starts, finalists=finalists, anew=anew))
             if found is not None:
                 export_best(night.brief)
@@ -103,10 +105,10 @@ def _begun(study: Path, verb: str) -> Brief:
     return brief
 
 
-def _night(brief: Brief, json: bool, source: Path | None) -> None:
+def _night(brief: Brief, source: Path | None, cluster: str, json: bool) -> None:
     with cancel_on_signals() as cancel:
         narrator = Narrator(json=json)
-        with narrator, open_night(brief, narrator.hear, Waiting(cancel=cancel), source) as night:
+        with narrator, open_night(brief, narrator.hear, Waiting(cancel=cancel), source, cluster) as night:
             ended = run_night(night)
         if json:
             last_words(msgspec.json.encode(ended).decode())

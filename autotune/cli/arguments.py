@@ -16,4 +16,8 @@ From = Annotated[
         help="Start from another study's results (its file or its results folder), as a prior.",
     ),
 ]
+Ray = Annotated[
+    str,
+    typer.Option("--ray", envvar="AUTOTUNE_RAY", help="Run the trials on the Ray cluster at this address, or `auto`."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]

@@ -19,6 +19,7 @@ from autotune.events import (
     NightStarted,
     Note,
     PhaseEntered,
+    TrialPlaced,
     TrialSettled,
     TrialStarted,
 )
@@ -89,6 +90,9 @@ class Narrator:
                 return [f"[dim]note  {escape(event.text)}[/dim]"]
             case TrialStarted():
                 return self._begin(event)
+            case TrialPlaced():
+                self._trials[event.number] = f"{event.where}: {self._trials.get(event.number, '')}"
+                return []
             case PhaseEntered():
                 self._phases[event.number] = event.phase
                 return []

@@ -112,6 +112,7 @@ class SlotCrew:
         self._rigs = [_cancelled_by(rig, self._flag) for rig in rigs]
         self._free = list(range(len(rigs)))[::-1]
         self._jobs: dict[concurrent.futures.Future[TrialResult], tuple[int, Ticket]] = {}
+        self._beside: dict[int, int] = {}
         self._broken: NightStopped | None = None
         self._pool = concurrent.futures.ThreadPoolExecutor(len(rigs), thread_name_prefix="slot")
 
@@ -135,16 +136,19 @@ class SlotCrew:
         """Begin ``ticket`` in a free slot."""
         place = self._free.pop()
         self._jobs[self._pool.submit(_bound, self._rigs[place], ticket, guide)] = (place, ticket)
+        for other in self.running:
+            self._beside[other.number] = max(self._beside.get(other.number, 0), len(self._jobs) - 1)
 
     def wait(self) -> TrialResult:
         """See ``Crew.wait``."""
         while self._jobs:
             done, _ = concurrent.futures.wait(self._jobs, return_when=concurrent.futures.FIRST_COMPLETED)
             job = min(done, key=lambda each: self._jobs[each][1].number)
-            place, _ = self._jobs.pop(job)
+            place, ticket = self._jobs.pop(job)
             self._free.append(place)
+            beside = self._beside.pop(ticket.number)
             try:
-                return msgspec.structs.replace(job.result(), beside=self.size - 1)
+                return msgspec.structs.replace(job.result(), beside=beside)
             except NightStopped as error:
                 self._broken = self._broken or error
                 self._flag.cancel(f"another slot stopped the night: {error}")

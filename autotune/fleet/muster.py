@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from autotune.errors import InputError
 from autotune.events import Note
 from autotune.fleet.crew import Alone, Crew, SlotCrew, in_slot, shared
 from autotune.fleet.interference import Interference, compare
@@ -19,7 +20,14 @@ from autotune.verdict.noise import NoiseModel, estimate_noise, group_trials
 
 @contextlib.contextmanager
 def crew_of(rig: Rig, *, alone: bool = False) -> Iterator[Crew]:
-    """Whoever runs the trials of this rig: one in each of its slots, or one at a time where that is all, or wanted."""
+    """Whoever runs the trials of this rig: a cluster, or one in each of its slots, or one at a time.
+
+    Raises InputError when the cluster cannot be used.
+    """
+    if rig.cluster:
+        with _ray_crew(rig, alone) as crew:
+            yield crew
+        return
     if alone or len(rig.slots) == 1:
         yield Alone(rig)
         return
@@ -27,6 +35,14 @@ def crew_of(rig: Rig, *, alone: bool = False) -> Iterator[Crew]:
     rigs = [msgspec.structs.replace(in_slot(rig, slot, gpu), say=say, beside=True) for slot in rig.slots]
     with SlotCrew(rigs) as crew:
         yield crew
+
+
+def _ray_crew(rig: Rig, alone: bool) -> contextlib.AbstractContextManager[Crew]:
+    try:
+        from autotune.fleet.cluster import RayCrew
+    except ImportError as error:
+        raise InputError(f"--ray: {error}; install it with `pip install 'autotune[ray]'`") from None
+    return RayCrew(rig, rig.cluster, alone=alone)
 
 
 def baseline_scores(results: Sequence[TrialResult], *, beside: bool) -> list[float]:

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 from autotune.server.clock import Clock, SystemClock
 from autotune.server.process import ServerIdentity
-from autotune.server.proctable import ProcessRow, boot_id, family, marked, own_line, read_table, send
+from autotune.server.proctable import ProcessRow, boot_id, family, mark_of, marked, own_line, read_table, send
 from autotune.values import Value
 
 Members = Callable[[], Sequence[ProcessRow]]
 Hurry = Callable[[], bool]
+Lost = Callable[[str], bool]
 _POLL_S = 0.05
 _ROOTS_FIRST_S = 5.0
 """How long parents may end their children themselves. SGLang's launcher takes a SIGTERM to its scheduler for a crash:
@@ -91,7 +92,13 @@ def _signal_until_gone(
     return left
 
 
-def orphan_members(identities: Iterable[ServerIdentity], study_id: str = "") -> tuple[ProcessRow, ...]:
+def every(mark: str) -> bool:
+    return True
+
+
+def orphan_members(
+    identities: Iterable[ServerIdentity], study_id: str = "", lost: Lost = every
+) -> tuple[ProcessRow, ...]:
     """The live processes of servers that an earlier, dead tuner started, and only those.
 
     A recorded leader counts only with its start time, in the boot it was recorded in; everything else
@@ -106,19 +113,20 @@ def orphan_members(identities: Iterable[ServerIdentity], study_id: str = "") -> 
             leader = (identity.pid, identity.start_ticks)
             seeds |= {row.pid for row in rows if row.identity == leader}
     if study_id:
-        seeds |= marked(rows, f"{study_id}/", prefix=True)
+        marks = ((row.pid, mark_of(row.pid)) for row in rows)
+        seeds |= {pid for pid, mark in marks if mark and mark.startswith(f"{study_id}/") and lost(mark)}
     found = family(rows, seeds, own_line())
     return tuple(row for row in rows if row.pid in found)
 
 
-def orphans(identities: Iterable[ServerIdentity], study_id: str = "") -> Members:
+def orphans(identities: Iterable[ServerIdentity], study_id: str = "", lost: Lost = every) -> Members:
     """The members of a stop that ends what ``orphan_members`` finds, and all who ever were that."""
     recorded = tuple(identities)
     known: set[tuple[int, int]] = set()
 
     def members() -> Sequence[ProcessRow]:
         rows = read_table()
-        found = {row.pid for row in orphan_members(recorded, study_id)}
+        found = {row.pid for row in orphan_members(recorded, study_id, lost)}
         seeds = found | {row.pid for row in rows if row.identity in known}
         ours = family(rows, seeds, own_line())
         live = [row for row in rows if row.pid in ours]
@@ -129,7 +137,14 @@ def orphans(identities: Iterable[ServerIdentity], study_id: str = "") -> Members
 
 
 def reap_orphans(
-    identities: Iterable[ServerIdentity], limits: StopLimits | None = None, study_id: str = "", hurry: Hurry = never
+    identities: Iterable[ServerIdentity],
+    limits: StopLimits | None = None,
+    study_id: str = "",
+    hurry: Hurry = never,
+    lost: Lost = every,
 ) -> StopReport:
-    """Stop the processes of a dead tuner. Call it under the study's lock: nobody else may run this study."""
-    return stop_all(orphans(identities, study_id), limits or StopLimits(), hurry)
+    """Stop the processes of a dead tuner. Call it under the study's lock: nobody else may run this study.
+
+    ``lost`` says of a mark that nobody runs that trial any more.
+    """
+    return stop_all(orphans(identities, study_id, lost), limits or StopLimits(), hurry)

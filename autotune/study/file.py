@@ -145,12 +145,17 @@ class Resources(Value, frozen=True, kw_only=True):
     ``gpus_per_trial`` GPUs make a slot (0: all that are visible). ``slots`` is the most trials at once (0: as many as
     there are GPUs for). ``alone_starts`` starts of the baseline alone, and as many in every slot at once, tell what
     neighbours cost. ``confirm_alone`` makes the confirmation's starts one after the other.
+    On a Ray cluster a trial is a task that asks for ``gpus_per_trial``, ``cpus_per_trial`` and ``ray_resources``
+    (custom resources of the nodes); ``mixed_hardware`` lets nodes of different kinds work on one study.
     """
 
     gpus_per_trial: int = 0
     slots: int = 0
     alone_starts: int = 1
     confirm_alone: bool = True
+    cpus_per_trial: float = 1.0
+    ray_resources: dict[str, float] = {}
+    mixed_hardware: bool = False
 
 
 class Study(Value, frozen=True, kw_only=True):

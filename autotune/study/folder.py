@@ -99,6 +99,11 @@ class StudyFolder(msgspec.Struct, frozen=True):
         return self.root / "dataset"
 
     @property
+    def hardware(self) -> Path:
+        """What the hosts of a cluster must have in common."""
+        return self.root / "hardware.json"
+
+    @property
     def interference(self) -> Path:
         """What trials side by side cost each other."""
         return self.root / "interference.json"
