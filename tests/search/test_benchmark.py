@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from autotune.study.file import SearchSpec
+from autotune.values import Config
 from benchmarks.search.methods import ABLATIONS, METHODS
+from benchmarks.search.pairs import live_tables
+from benchmarks.search.records import fitted, read_records
+from benchmarks.search.runs import LIVE, PLAIN, Run
 from benchmarks.search.score import line
-from benchmarks.search.settings import table
+from benchmarks.search.settings import surface_of, table
 from benchmarks.search.study import Curve, Task, run_study
 
 TABLE = table()
@@ -30,3 +35,53 @@ def test_the_figures_of_a_line() -> None:
     assert (found.starts, found.studies) == (2, 3)
     assert found.lost == pytest.approx(1 / 3)
     assert found.within[0] == 1.0
+
+
+def test_the_surface_of_the_records_is_fitted_to_them() -> None:
+    """Its throughput is near what was measured on average, and it parts what lived from what ran out of memory."""
+    records = read_records()
+    surface = fitted(TABLE, records)
+    for seen in records:
+        params = {"max_running_requests": int(seen.running), "cuda_graph_max_bs": int(seen.graph)}
+        truth = surface.truth(Config(params={**params, "mem_fraction_static": seen.fraction}))
+        assert (truth is None) == (seen.tok_s is None)
+        if truth and seen.tok_s:
+            assert truth.tok_s == pytest.approx(seen.tok_s, rel=0.3)
+    assert any(seen.tok_s is None for seen in records)
+
+
+def test_a_limit_on_the_time_per_token_lies_inside() -> None:
+    """The default start or the largest limit misses it, a smaller running limit holds it."""
+    surface = surface_of("flat optimum, time per token limited")
+    axes = {axis.name: axis for axis in surface.region.axes()}
+    excess = []
+    for place in (0.2, 1.0):
+        truth = surface.truth(surface.region.config({"max_running_requests": axes["max_running_requests"].at(place)}))
+        assert truth is not None
+        excess.append(truth.excess)
+    assert excess[0] == 0.0
+    assert excess[1] > 0.1
+
+
+def test_live_loads_cost_their_time_and_no_start() -> None:
+    """The curve counts starts; its clock has the loads at lowered limits too."""
+    task = Task(region=TABLE.region, seed=1, restarts=2, request_tokens=TABLE.request_tokens)
+    plain, live = (run_study(METHODS[name], TABLE, 23_249.0, 0.05, task) for name in (PLAIN, LIVE))
+    assert len(plain.regret) == len(live.regret) == 2
+    loads = (live.clock_s[0] - plain.clock_s[0]) / 60.0
+    assert loads == pytest.approx(round(loads))
+    assert 1 <= round(loads) <= SearchSpec().live_loads
+
+
+def test_the_table_of_pairs_has_both_sides() -> None:
+    """Medians of starts without and with live values, their ratio, and the same without the baseline's start."""
+    curves = [
+        Curve(regret=(*(0.5,) * n, *(0.0,) * (20 - n)), clock_s=(360.0,) * 20, lost=(False,) * 20) for n in (3, 1)
+    ]
+    runs = [
+        Run(method=name, surface="s", family="f", limited=False, dims=2, noise=0.05, curves=(curve,))
+        for name, curve in zip((PLAIN, LIVE), curves, strict=True)
+    ]
+    rows = live_tables(runs, 20)
+    assert rows[0] == "### Server starts with live values and without, 5% noise"
+    assert "| f | 1 | 4 → 2 | 0.50 | 3 → 1 | 0.10 → 0.10 | 0 → 100 · 100 → 100 · 100 → 100 |" in rows

@@ -8,7 +8,8 @@ import statistics
 import pytest
 
 from autotune.errors import InputError
-from autotune.sim.virtual import VirtualLoad, simulate
+from autotune.sim.profiles import profile
+from autotune.sim.virtual import VirtualLoad, simulate, steady_state
 
 LOAD = VirtualLoad(concurrency=64, input_tokens=64, output_tokens=32)
 
@@ -74,3 +75,14 @@ def test_effective_values_are_reported() -> None:
     """The result carries what is in force: the hook's limit and the GPU's ceiling for a default start."""
     effective = simulate("demo", {}, LOAD).effective
     assert (effective["max_running_requests"], effective["cuda_graph_max_bs"]) == (24, 24)
+
+
+def test_a_lowered_limit_changes_the_batch_and_nothing_else() -> None:
+    """Throughput is that of a fresh start at the limit with the same graphs; a limit above the one in force is none."""
+    settings, load = profile("demo"), VirtualLoad(concurrency=64, input_tokens=32, output_tokens=24)
+    high = frozenset({("max_running_requests", 48), ("cuda_graph_max_bs", 48)})
+    low = frozenset({("max_running_requests", 16), ("cuda_graph_max_bs", 48)})
+    lowered_state, fresh = steady_state(settings, high, load, 16), steady_state(settings, low, load)
+    assert lowered_state.throughput_tok_s == pytest.approx(fresh.throughput_tok_s, rel=1e-3)
+    assert steady_state(settings, high, load, 500) == steady_state(settings, high, load)
+    assert steady_state(settings, high, load).throughput_tok_s > 1.2 * fresh.throughput_tok_s

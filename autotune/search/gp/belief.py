@@ -21,6 +21,8 @@ from autotune.search.gp.physics import Physics
 from autotune.search.gp.view import View
 
 Array = NDArray[np.float64]
+# What the pace of the formula leaves of a latency.
+LATENCY = Prior(amplitude=0.12, amplitude_sd=0.8)
 # Without the formula the process has to explain everything.
 PLAIN = Prior(amplitude=0.35, amplitude_sd=0.8)
 LENGTHS = {"graph": 2.0, "memory": 1.5}
@@ -68,7 +70,8 @@ class Belief:
         self.limits: Limits | None = None
         if self.groups:
             self.views = self._fit()
-            self.limits = limits_of(self.chart, seen, self.views[0].physics, self._prior(PLAIN))
+            physics = self.views[0].physics
+            self.limits = limits_of(self.chart, seen, physics, self._prior(LATENCY if physics else PLAIN))
         borrowed = question.borrowed if self.borrowing() else None
         weight = MEMORY_ALIKE if question.alike else MEMORY_ELSEWHERE
         self._feasibility = Feasibility(self.chart, seen, borrowed, weight) if question.parts.feasibility else None
@@ -110,15 +113,10 @@ class Belief:
         """Posterior deviations of the groups."""
         return np.asarray(sum(m.weight * m.tried[1] for m in self.views))
 
-    def shows_curves(self) -> bool:
-        """Whether starts of this study are loaded at lower running limits too."""
-        return any(g.live for g in self.groups)
-
     def best(self) -> int | None:
         """The group to recommend: the best posterior mean of those that may be."""
         means = self.means()
-        eligible = [i for i, g in enumerate(self.groups) if g.eligible]
-        return max(eligible, key=lambda i: means[i]) if eligible else None
+        return max(self.eligible(), key=lambda i: means[i], default=None)
 
     def worth(self, units: Array) -> Array:
         """Expected relative gain of starting each of (n, dims) new points once, their feasibility counted in."""
@@ -133,7 +131,14 @@ class Belief:
             cross = view.process.joint(known, (units, mean, reduced))
             total = np.sqrt(deviation**2 + self.start_variance(view))
             gain += view.weight * gain_of_new(centre, deviation**2 / total, tried, cross / total)
-        return np.asarray(gain * self.chances(units))
+        return np.asarray(gain * self.sense(units) * self.chances(units))
+
+    def sense(self, units: Array) -> Array:
+        """What of a gain is to be believed (m,). A start that runs above its graphs has none to offer: with larger ones
+        it would serve the same batch faster, whatever was learned of that batch.
+        """
+        physics = self.views[0].physics
+        return np.ones(len(units)) if physics is None else 1.0 - physics.load_at(units).eager(physics.theta)
 
     def worth_repeating(self) -> tuple[list[int], Array]:
         """Indices of the groups that may be recommended, and the expected gain of one more start of each."""
@@ -172,8 +177,16 @@ class Belief:
         return np.asarray(mean), np.sqrt(np.asarray(second))
 
     def eligible(self) -> list[int]:
-        """Rows of the groups that may be recommended: what a gain is measured against."""
-        return [i for i, g in enumerate(self.groups) if g.eligible]
+        """Rows of the groups that may be recommended: what a gain is measured against.
+
+        One start near a limit is beyond it by chance as often as not. All that was read decides, the loads at lowered
+        running limits too, as long as the group itself is not further beyond than starts differ.
+        """
+        rows = [i for i, g in enumerate(self.groups) if g.whole and not g.live]
+        if self.limits is None:
+            return rows
+        within = self.limits.believed()
+        return [i for i in rows if within.get(i, True) and not self.groups[i].excess > self.noise()]
 
     def floor(self, view: View) -> float:
         """What a gain is measured against while nothing may be recommended yet: far below all that was started."""

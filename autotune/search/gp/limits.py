@@ -38,6 +38,12 @@ class Limits:
         self.process: Process = fit(data, self._mean(pace), chart.categorical(), prior)
         self.rows = rows
 
+    def believed(self) -> dict[int, bool]:
+        """Of each group that has limits, by its row, whether they are likelier to hold than not."""
+        data = self.process.data
+        centre = self.process.predict(data.points, self.process.mean)[0]
+        return dict(zip(self.rows, (centre <= 0).tolist(), strict=True))
+
     def mean_at(self, units: Array) -> Mean:
         """The prior mean at points."""
         return self._mean(self._pace(self._physics.load_at(units) if self._physics else None, len(units)))

@@ -48,11 +48,6 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
         """GB of that part of one GPU's memory, 0.0 where the server did not tell."""
         return dict(self.memory_gb).get(name, 0.0)
 
-    @property
-    def eligible(self) -> bool:
-        """Whether it may be recommended: a whole load of a fresh start, within every limit."""
-        return self.whole and not self.live and not self.excess > 0
-
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """A configuration that cannot be served. ``memory`` tells whether it ran out of it."""

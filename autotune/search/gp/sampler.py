@@ -14,7 +14,6 @@ from optuna.search_space import IntersectionSearchSpace
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from autotune.search.gp.ahead import CURVES, worth_of_curves
 from autotune.search.gp.belief import Belief, Parts, Question, believe
 from autotune.search.gp.borrowed import NOTHING_BORROWED, Borrowed
 from autotune.search.gp.candidates import candidates, closer
@@ -143,25 +142,10 @@ def choose(belief: Belief, chance: np.random.Generator, *, repeats: bool) -> Cho
     rates = np.concatenate([rates, _rates(belief, nearer)])
     best = int(np.argmax(rates))
     new = Choice(point=tuple(points[best]), gain=float(rates[best]))
-    if CURVES and belief.shows_curves() and belief.eligible():
-        curve = _best_curve(belief, points, rates)
-        new = curve if curve.gain > new.gain else new
     again = _best_repeat(belief) if repeats else None
     if again is not None and again.gain > max(new.gain, NOTHING):
         return again
     return new if new.gain > NOTHING else _hopeful(belief, points, new.gain)
-
-
-def _best_curve(belief: Belief, points: Array, rates: Array) -> Choice:
-    """The start whose lower running limits are worth most, among those that look good or have room below."""
-    place = belief.chart.role("running")
-    room = belief.chart.quantity(points, place) if place is not None else rates
-    chances = belief.survives(points)
-    wide = np.argsort(-(chances**2 * room), kind="stable")[:CURVES]
-    looked_at = points[np.unique(np.concatenate([wide, np.argsort(-rates, kind="stable")[:CURVES]]))]
-    worth = worth_of_curves(belief, looked_at)
-    best = int(np.argmax(worth))
-    return Choice(point=tuple(looked_at[best]), gain=float(worth[best]))
 
 
 def _hopeful(belief: Belief, points: Array, gain: float) -> Choice:

@@ -86,6 +86,48 @@ def test_a_load_at_a_lower_limit_is_never_recommended_but_started() -> None:
     assert float(found.config.params["max_running_requests"]) <= float(found.config.params["cuda_graph_max_bs"])
 
 
+def test_no_gain_is_believed_of_a_start_above_its_graphs() -> None:
+    """A curve that falls beyond some running limit is no reason to try small graphs: tied ones serve the same batch."""
+    falling = [
+        msgspec.structs.replace(live(Config(params=DEFAULTS), 1024, 1.3)),
+        live(Config(params=DEFAULTS), 512, 1.2),
+    ]
+    first = started(0, DEFAULTS, ())
+    assert isinstance(first.outcome, Measured)
+    first = msgspec.structs.replace(first, outcome=msgspec.structs.replace(first.outcome, live=tuple(falling)))
+    belief, _ = belief_of([first], REGION, STRATEGY)
+    assert belief is not None
+    tied = units_of(
+        **{**DEFAULTS, "max_running_requests": 1024, "cuda_graph_max_bs": 1024, "mem_fraction_static": 0.82}
+    )
+    above = units_of(
+        **{**DEFAULTS, "max_running_requests": 1024, "cuda_graph_max_bs": 512, "mem_fraction_static": 0.82}
+    )
+    assert belief.worth(above)[0] < 0.05 * belief.worth(tied)[0]
+
+
+def test_all_that_was_read_decides_whether_a_limit_holds() -> None:
+    """One start a little beyond a limit may be recommended where its loads and others say that it holds; one that is
+    further beyond than starts differ may not.
+    """
+    strategy = msgspec.structs.replace(STRATEGY, limits={"tpot_mean_s": 0.040})
+
+    def paced(number: int, running: int, tpot_s: float, loads: dict[int, float]) -> TrialResult:
+        params: dict[str, ParamValue] = {**WIDE, "max_running_requests": running, "cuda_graph_max_bs": running}
+        trial = started(number, params, tuple(loads))
+        assert isinstance(trial.outcome, Measured)
+        own = msgspec.structs.replace(trial.outcome.measurement, steady={"tpot_mean_s": tpot_s})
+        shown = tuple(
+            msgspec.structs.replace(load, steady={"tpot_mean_s": loads[load.limit]}) for load in trial.outcome.live
+        )
+        return result(number, params, msgspec.structs.replace(trial.outcome, measurement=own, live=shown))
+
+    near = [paced(0, 2048, 0.090, {512: 0.034, 640: 0.0375}), paced(1, 640, 0.0405, {512: 0.0345})]
+    assert recommended(near, REGION, strategy) == 1
+    far = [near[0], paced(1, 640, 0.046, {512: 0.0345})]
+    assert recommended(far, REGION, strategy) is None
+
+
 def test_memory_of_a_fresh_start_is_not_inferred_from_live_loads() -> None:
     """Whether a start at a smaller limit would live is believed as if its loads had not been."""
     with_loads, without = [started(0, WIDE, (1024, 512, 256))], [started(0, WIDE, ())]
