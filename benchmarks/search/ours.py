@@ -60,5 +60,4 @@ WITHOUT: dict[str, Callable[[Task], Method]] = {
     "autotune without physics": _ours(Parts(physics=False)),
     "autotune without feasibility": _ours(Parts(feasibility=False)),
     "autotune without noise": _ours(Parts(noise=False)),
-    "autotune without cost": _ours(Parts(cost=False)),
 }

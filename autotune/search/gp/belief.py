@@ -38,7 +38,6 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     physics: bool = True
     feasibility: bool = True
     noise: bool = True
-    cost: bool = True
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,12 +160,6 @@ class Belief:
     def survives(self, units: Array) -> Array:
         """The probability that a point can be served at all."""
         return self._feasibility.probability(units) if self._feasibility else np.ones(len(units))
-
-    def price(self, chance: Array) -> Array:
-        """Expected seconds of a start with that chance to live, relative to one that lives."""
-        if not self.question.parts.cost:
-            return np.ones_like(chance)
-        return np.asarray(chance + (1 - chance) * self.seen.price.failed_s / self.seen.price.measured_s)
 
     def forecast(self, units: Array) -> tuple[Array, Array]:
         """Posterior mean and deviation of the log score at new points, of the two models together."""

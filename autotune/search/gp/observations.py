@@ -64,7 +64,6 @@ class Observations(msgspec.Struct, frozen=True, kw_only=True):
     failures: tuple[Failure, ...]
     pending: tuple[tuple[float, ...], ...]
     noise: NoiseModel
-    price: Price
     sign: float
 
     @property
@@ -82,13 +81,6 @@ class Observations(msgspec.Struct, frozen=True, kw_only=True):
         for row, g in enumerate(self.groups):
             part[row, [starts.index(number) for number in g.trials]] = 1.0 / len(g.trials)
         return np.asarray(part @ part.T)
-
-
-class Price(msgspec.Struct, frozen=True, kw_only=True):
-    """Mean seconds of a trial that was measured, and of one that failed."""
-
-    measured_s: float = 1.0
-    failed_s: float = 1.0
 
 
 def observe(trials: Sequence[FrozenTrial], chart: Chart, sign: float) -> Observations:
@@ -113,7 +105,6 @@ def observe(trials: Sequence[FrozenTrial], chart: Chart, sign: float) -> Observa
         failures=failures,
         pending=pending,
         noise=_noise(fresh),
-        price=_price(known),
         sign=sign,
     )
 
@@ -241,14 +232,3 @@ def _noise(groups: Iterable[Group]) -> NoiseModel:
         if g.whole
     ]
     return estimate_noise(tried)
-
-
-def _price(trials: Iterable[FrozenTrial]) -> Price:
-    measured: list[float] = []
-    failed: list[float] = []
-    for trial in trials:
-        seconds = _number((trial.user_attrs.get("timings") or {}).get("total_s"))
-        if math.isfinite(seconds) and seconds > 0:
-            (failed if _value(trial) is None else measured).append(seconds)
-    usual = sum(measured) / len(measured) if measured else 1.0
-    return Price(measured_s=usual, failed_s=sum(failed) / len(failed) if failed else usual)

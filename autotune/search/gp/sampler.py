@@ -23,7 +23,7 @@ from autotune.search.gp.observations import observe
 Array = NDArray[np.float64]
 REPEAT_OF = "autotune:repeat_of"
 LOOKED_AT = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
-# What a lost start costs beyond its time, in relative gain: it teaches less than one that lives, and may hang a GPU.
+# What a lost start costs, in relative gain: it teaches less than one that lives, and may hang a GPU.
 LOST = 0.01
 # Below this a gain is none.
 NOTHING = 2e-4
@@ -52,7 +52,7 @@ NOTHING_KNOWN = Background()
 
 
 class AutotuneSampler(BaseSampler):
-    """Suggests the start with the largest expected gain per second.
+    """Suggests the start with the largest expected gain.
 
     ``hints`` say what axes mean (``chart.hints_of``); without them it is a plain Bayesian optimiser. ``repeats``
     allows it to start a known configuration again where that is worth more than a new one: the trial then has the
@@ -130,7 +130,7 @@ class AutotuneSampler(BaseSampler):
 
 
 def choose(belief: Belief, chance: np.random.Generator, *, repeats: bool) -> Choice:
-    """The start with the largest expected gain per second: a new point, or one that is known, once more."""
+    """The start with the largest expected gain: a new point, or one that is known, once more."""
     chart = belief.chart
     points = _untried(belief, candidates(chart, belief.homes(), chance))
     if not len(points):
@@ -156,11 +156,11 @@ def _hopeful(belief: Belief, points: Array, gain: float) -> Choice:
 
 
 def _rates(belief: Belief, points: Array) -> Array:
-    """Expected gain per expected price, less what a lost start is worth."""
+    """Expected gain, less what a lost start costs."""
     if not len(points):
         return np.zeros(0)
     chances = belief.chances(points)
-    return np.asarray(belief.worth(points) / belief.price(chances) - LOST * (1 - chances))
+    return np.asarray(belief.worth(points) - LOST * (1 - chances))
 
 
 def _best_repeat(belief: Belief) -> Choice | None:
