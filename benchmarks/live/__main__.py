@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -20,6 +21,7 @@ from autotune.choosing import Judge
 from autotune.events import Event, Note, TrialSettled
 from autotune.guidance import Guide
 from autotune.night import open_night
+from autotune.search.samplers import OWN
 from autotune.server.cancel import Waiting
 from autotune.study.folder import StudyFolder
 from autotune.study.record import Records, write_record
@@ -58,13 +60,18 @@ def say(event: Event) -> None:
             print(f"  note {text}", file=sys.stderr)
 
 
-def brief_of(plan: Plan, name: str, **changes: object) -> Brief:
-    """The study under another name, in the folder of the benchmark."""
+def brief_of(plan: Plan, name: str, live: Literal["on", "off"]) -> Brief:
+    """The study under another name, in the folder of the benchmark. Both arms make the same starts, and no others."""
     brief = read_brief(plan.study)
-    search = msgspec.structs.replace(brief.study.search, **changes)
-    budget = msgspec.structs.replace(brief.study.budget, trials=plan.trials, wall_clock=GENEROUS)
+    search = msgspec.structs.replace(brief.study.search, sampler=OWN, early_stop=0.0, least_gain=0.0, live=live)
+    budget = msgspec.structs.replace(
+        brief.study.budget, trials=plan.trials, wall_clock=GENEROUS, confirm_starts=0, baseline_every=0
+    )
     study = msgspec.structs.replace(brief.study, name=name, search=search, budget=budget)
-    return msgspec.structs.replace(brief, study=study, folder=StudyFolder(plan.folder / name))
+    brief = msgspec.structs.replace(brief, study=study, folder=StudyFolder(plan.folder / name))
+    if live == "on" and (reason := brief.why_no_live()):
+        sys.exit(f"{plan.study}: live values cannot be: {reason}")
+    return brief
 
 
 def with_limit(brief: Brief, tpot_s: float | None) -> Brief:
