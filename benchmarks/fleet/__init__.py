@@ -1,0 +1,1 @@
+"""What trials side by side are worth: speed, regret, and what kills cost."""
