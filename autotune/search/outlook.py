@@ -55,14 +55,13 @@ def ranking(history: Sequence[TrialResult], region: Region, strategy: Strategy) 
     if belief is None or not belief.groups:
         return []
     means, deviations = belief.means(), belief.deviations()
-    eligible = [i for i, group in enumerate(belief.groups) if group.eligible]
     return [
         Ranked(
             number=numbers[belief.groups[i].trials[0]],
             value=math.exp(belief.question.sign * float(means[i])),
             relative_stderr=float(deviations[i]),
         )
-        for i in sorted(eligible, key=lambda i: -means[i])
+        for i in sorted(belief.eligible(), key=lambda i: -means[i])
     ]
 
 
