@@ -16,12 +16,13 @@ from autotune.load.spec import LoadSpec, Progress
 from autotune.rig import Rig, control_client, fetcher
 from autotune.server.serve import LoadGuard, RunningServer
 from autotune.server.watchdog import Alarm, LoadLimits
-from autotune.study.file import Workload
+from autotune.study.file import Objective, Workload
 from autotune.surroundings import Onlooker
 from autotune.trouble import Retry, Trouble
 from autotune.values import (
     Effective,
     Estimate,
+    Finding,
     Interrupted,
     Measured,
     Measurement,
@@ -30,7 +31,7 @@ from autotune.values import (
     Value,
 )
 from autotune.verdict.curve import Level, answering_level
-from autotune.verdict.objective import score
+from autotune.verdict.objective import binding_limits, score
 
 SETTLE_S = 10.0
 SINGLE = "0"
@@ -240,6 +241,7 @@ def _trouble(watch: Watch, server: RunningServer) -> Trouble | None:
 def _scored(rig: Rig, load: Load, levels: list[Level]) -> Outcome | Retry:
     """From what was measured to a score, or to the reason why there is none."""
     objective, named = rig.study.objective, rig.study.workload.concurrency
+    levels = [msgspec.structs.replace(one, measurement=_told(one.measurement, objective)) for one in levels]
     measurement = answering_level(levels, objective, named).measurement
     if measurement.refused:
         refused = Refused(findings=measurement.refused, measurement=measurement, effective=load.effective)
@@ -247,3 +249,14 @@ def _scored(rig: Rig, load: Load, levels: list[Level]) -> Outcome | Retry:
         return Retry(reason=f"measurement refused: {shown}", kind="refused", refused=refused)
     curve = tuple(level.figures() for level in levels) if len(levels) > 1 else ()
     return Measured(score=score(measurement, objective), measurement=measurement, effective=load.effective, curve=curve)
+
+
+def _told(measurement: Measurement, objective: Objective) -> Measurement:
+    """Refused where its window does not tell what the objective asks: no request ended in it."""
+    wanted = (objective.metric, *binding_limits(objective))
+    missing = [name for name in wanted if name not in measurement.steady]
+    if not missing or measurement.refused:
+        return measurement
+    message = f"the window has no {', '.join(missing)}: no request ended in it; raise workload.max_s"
+    found = Finding(gate="window", message=message, fatal=True)
+    return msgspec.structs.replace(measurement, findings=(found, *measurement.findings))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
+from autotune import loading
 from autotune.events import Event, Note
 from autotune.load import records as raw_records
+from autotune.load.reduce import reduce
 from autotune.trial import Ticket, run_trial
-from autotune.values import Config, Measured, Refused
+from autotune.values import Config, Measured, Measurement, Refused
 from tests.nights import Night, rig
 
 pytestmark = pytest.mark.timeout(300)
@@ -125,3 +129,20 @@ def test_clamping_is_said_in_words(tmp_path: Path) -> None:
     run_trial(shared, Ticket(number=0, config=config))
     notes = [event.text for event in heard if isinstance(event, Note)]
     assert any("trial 0: " in note and "100,000" in note for note in notes), notes
+
+
+def test_a_window_without_the_figure_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no request ended in the window there is no latency to hold a limit against: no score, and no error."""
+
+    def silent(*arguments: Any) -> Measurement:
+        seen = reduce(*arguments)
+        steady = {name: value for name, value in seen.steady.items() if not name.startswith("ttft")}
+        return msgspec.structs.replace(seen, steady=steady, estimates={})
+
+    monkeypatch.setattr(loading, "reduce", silent)
+    night = Night(stream=True, objective=asking("output_throughput_tok_s", ttft_p99_s=60.0))
+    shared = rig(write(tmp_path, night))
+    shared.records.trial(0).root.mkdir()
+    outcome = run_trial(shared, Ticket(number=0, config=Config(params={}), role="baseline")).outcome
+    assert isinstance(outcome, Refused), outcome
+    assert "no ttft_p99_s" in outcome.findings[0].message

@@ -40,8 +40,11 @@ def answering_level(levels: Sequence[Level], objective: Objective, named: int) -
 
 
 def _possible(level: Level, objective: Objective) -> bool:
-    """Whether the level is not certainly beyond a limit, as far as an invalid measurement tells."""
-    if not level.measurement.steady:
+    """Whether the level is not certainly beyond a limit, as far as an invalid measurement tells.
+
+    A window in which no request ended has no latencies: it tells nothing of limits on them.
+    """
+    if any(name not in level.measurement.steady for name in binding_limits(objective)):
         return True
     return not any(violation.certain for violation in violations(level.measurement, objective))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from autotune.study.file import Objective
@@ -80,3 +81,10 @@ def test_a_level_without_any_figures_makes_the_start_doubtful() -> None:
     )
     assert chosen(level(256, 5000, 0.3), blind) == 1024
     assert blind.figures().refused == ("window",)
+
+
+def test_a_refused_load_without_latencies_is_no_error() -> None:
+    """A window in which no request ended may be within the limit: the start has no valid score."""
+    silent = Level(concurrency=256, measurement=measurement({"output_throughput_tok_s": 50.0}))
+    refused = msgspec.structs.replace(silent.measurement, findings=level(1, 1, 1, "requests").measurement.findings)
+    assert chosen(msgspec.structs.replace(silent, measurement=refused)) == 256
