@@ -48,7 +48,7 @@ class Plan(Value, frozen=True, kw_only=True):
     token is limited, and the families where they are ``named``.
     """
 
-    studies: dict[float, int] = STUDIES
+    studies: dict[float, int] = msgspec.field(default_factory=lambda: dict(STUDIES))
     kept: int = 12
     limited: int = 6
     restarts: int = 20

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
+from functools import lru_cache, partial
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -20,13 +20,12 @@ from autotune.standing import best_of
 from autotune.study.file import Objective
 from autotune.study.transfer import Transfer
 from autotune.values import Config, Infeasible, Measured, Timings, TrialResult, Value
-from benchmarks.search.__main__ import best_of as optimum_of
-from benchmarks.search.__main__ import worth_tuning
 from benchmarks.search.elsewhere import ELSEWHERE
+from benchmarks.search.optimum import optimum
 from benchmarks.search.ours import Ours
-from benchmarks.search.score import Line, line, shown
+from benchmarks.search.score import MARGIN, Line, line, shown
 from benchmarks.search.settings import HELD_OUT_FROM, random_surface
-from benchmarks.search.study import BASELINE, WHEN, Curve, Task, run_study
+from benchmarks.search.study import BASELINE, WHEN, Curve, Task, regret_of, run_study
 from benchmarks.search.surfaces import SimSurface
 
 NOISE = 0.05
@@ -40,6 +39,18 @@ class Job(Value, frozen=True, kw_only=True):
     setting: int
     source: str
     seeds: tuple[int, ...]
+
+
+@lru_cache(maxsize=64)
+def optimum_of(setting: int) -> float:
+    """The best throughput of a setting, found once in a process."""
+    return optimum(random_surface(setting))
+
+
+def worth_tuning(setting: int) -> bool:
+    """Whether its default start leaves something to gain."""
+    best = optimum_of(setting)
+    return best > 0 and regret_of(random_surface(setting).truth(BASELINE), best) > MARGIN
 
 
 def transfer_from(surface: SimSurface, seed: int, starts: int = STARTS_THERE) -> Transfer:
@@ -108,8 +119,9 @@ def main() -> int:
     began, first = time.monotonic(), 0 if args.development else HELD_OUT_FROM
     seeds = tuple(range(args.seeds))
     with ProcessPoolExecutor(args.workers) as pool:
-        found = pool.map(worth_tuning, range(first, first + 3 * args.settings))
-        settings = [int(key) for key, best in found if best][: args.settings]
+        looked_at = range(first, first + 3 * args.settings)
+        worth = pool.map(worth_tuning, looked_at)
+        settings = [n for n, good in zip(looked_at, worth, strict=True) if good][: args.settings]
         names = [ALONE, *ELSEWHERE]
         jobs = [Job(setting=key, source=name, seeds=seeds) for name in names for key in settings]
         curves: dict[str, list[Curve]] = {name: [] for name in names}

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
+from autotune.search.gp.belief import Parts
 from autotune.study.file import SearchSpec
 from autotune.values import Config
+from benchmarks.search.__main__ import STUDIES, Plan
+from benchmarks.search.elsewhere import another_version
 from benchmarks.search.methods import ABLATIONS, METHODS
+from benchmarks.search.ours import Ours
 from benchmarks.search.pairs import live_tables
 from benchmarks.search.records import fitted, read_records
 from benchmarks.search.runs import LIVE, PLAIN, Run
 from benchmarks.search.score import line
-from benchmarks.search.settings import surface_of, table
+from benchmarks.search.settings import random_surface, surface_of, table
 from benchmarks.search.study import Curve, Task, run_study
+from benchmarks.search.surfaces import SimSurface
+from benchmarks.search.transfer import transfer_from
 
 TABLE = table()
 
@@ -85,3 +93,20 @@ def test_the_table_of_pairs_has_both_sides() -> None:
     rows = live_tables(runs, 20)
     assert rows[0] == "### Server starts with live values and without, 5% noise"
     assert "| f | 1 | 4 → 2 | 0.50 | 3 → 1 | 0.10 → 0.10 | 0 → 100 · 100 → 100 · 100 → 100 |" in rows
+
+
+def test_a_study_starts_from_what_another_left() -> None:
+    """The benchmark of transfer: three starts there are taken over, two are made here."""
+    surface = random_surface(0)
+    assert isinstance(surface, SimSurface)
+    left = transfer_from(another_version(surface), seed=1, starts=3)
+    task = Task(region=surface.region, seed=1, restarts=2, request_tokens=surface.request_tokens)
+    curve = run_study(partial(Ours, parts=Parts(), transfer=left), surface, 1e6, 0.05, task)
+    assert len(left.results) == 3
+    assert len(curve.regret) == 2
+
+
+def test_plans_do_not_share_their_numbers() -> None:
+    """The default plan and the quick one each have their own."""
+    assert Plan().studies == STUDIES
+    assert Plan().studies is not STUDIES
