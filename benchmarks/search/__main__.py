@@ -30,7 +30,7 @@ from benchmarks.search.surfaces import Surface
 TABLE = Path(__file__).with_name("README.md")
 BEGIN, END = "<!-- table -->", "<!-- end -->"
 # Noise between starts, and the studies of each method on each surface: the middle one is what machines show.
-STUDIES = {0.02: 1, 0.05: 2, 0.10: 1}
+STUDIES = ((0.02, 1), (0.05, 2), (0.10, 1))
 
 
 class Job(Value, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class Plan(Value, frozen=True, kw_only=True):
     token is limited, and the families where they are ``named``.
     """
 
-    studies: dict[float, int] = msgspec.field(default_factory=lambda: dict(STUDIES))
+    studies: tuple[tuple[float, int], ...] = STUDIES
     kept: int = 12
     limited: int = 6
     restarts: int = 20
@@ -56,7 +56,7 @@ class Plan(Value, frozen=True, kw_only=True):
     named: bool = True
 
 
-QUICK = Plan(studies={0.05: 1}, kept=5, limited=2)
+QUICK = Plan(studies=((0.05, 1),), kept=5, limited=2)
 
 
 @lru_cache(maxsize=512)
@@ -101,7 +101,7 @@ def run(plan: Plan, methods: Sequence[str], workers: int) -> list[Run]:
         work = [
             (Job(method=m, surface=key, noise=noise, seeds=seeds, restarts=plan.restarts), best)
             for key, best in bests.items()
-            for noise, seeds in plan.studies.items()
+            for noise, seeds in plan.studies
             for m in methods
             if m in (PLAIN, LIVE) or not surface_of(key).limits
         ]
@@ -152,6 +152,8 @@ def main() -> int:
     parser.add_argument("--methods", default="", help="comma-separated parts of names, printed only")
     parser.add_argument("--noise", type=float, default=0.0, help="this noise only")
     parser.add_argument("--settings", type=int, default=0, help="random settings that are used")
+    parser.add_argument("--live", action="store_true", help="the search with live values and without, printed only")
+    parser.add_argument("--random", action="store_true", help="random settings alone, printed only")
     parser.add_argument("--ablations", action="store_true", help="with the sampler's parts taken out one by one")
     args = parser.parse_args()
     began = time.monotonic()
@@ -159,11 +161,13 @@ def main() -> int:
     names = ["autotune", *ABLATIONS] if args.ablations else list(METHODS)
     if args.methods:
         names = [n for n in (*METHODS, *ABLATIONS, *ON_REQUEST) if any(part in n for part in args.methods.split(","))]
+    if args.live:
+        names = [PLAIN, LIVE]
     runs = run(plan, names, args.workers)
     text = report(runs, plan.restarts)
     print(text)
     print(f"\n{sum(len(r.curves) for r in runs)} studies in {time.monotonic() - began:.0f} s", file=sys.stderr)
-    if plan == Plan() and not (args.methods or args.ablations):
+    if plan == Plan() and not (args.methods or args.ablations or args.live):
         before, _, rest = TABLE.read_text().partition(BEGIN)
         TABLE.write_text(f"{before}{BEGIN}\n{text}\n{END}{rest.partition(END)[2]}")
     return 0
@@ -172,9 +176,11 @@ def main() -> int:
 def _plan(args: argparse.Namespace) -> Plan:
     plan = QUICK if args.quick else Plan()
     if args.noise or args.seeds or args.ablations:
-        plan = msgspec.structs.replace(plan, studies={args.noise or 0.05: args.seeds or 2})
+        plan = msgspec.structs.replace(plan, studies=((args.noise or 0.05, args.seeds or 2),))
     if args.settings:
         plan = msgspec.structs.replace(plan, kept=args.settings, limited=args.settings // 2)
+    if args.random:
+        plan = msgspec.structs.replace(plan, named=False)
     if args.development:
         plan = msgspec.structs.replace(plan, first_setting=0)
     return plan

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from autotune.search.region import Axis, Point
 from benchmarks.search.surfaces import Surface
 
-RANDOM_POINTS = 80
-CLIMBS = 2
+RANDOM_POINTS = 60
+CLIMBS = 1
 REACHES = (0.15, 0.04)
 AROUND = 5
 
