@@ -11,7 +11,8 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, CmaEsSampler, GPSampler, RandomSampler, TPESampler
 
 from autotune.search.outcomes import Place, frozen_trial
-from autotune.search.suggest import encoded, in_force
+from autotune.search.suggest import encoded
+from autotune.search.transfer import in_force
 from autotune.values import Config, Infeasible, Measured, TrialResult
 from benchmarks.search.study import Method, NoLive, Task, best_seen
 
