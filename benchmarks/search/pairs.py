@@ -65,13 +65,15 @@ def _row(name: str, runs: Sequence[Run], budget: int) -> str:
     within = " · ".join(f"{100 * a:.0f} → {100 * b:.0f}" for a, b in zip(left.within, right.within, strict=True))
     return (
         f"| {name} | {len(live)} | {shown(left.starts, budget)} → {shown(right.starts, budget)} "
-        f"| {_ratio(left.starts, right.starts)} | {_less(left.starts, budget)} → {_less(right.starts, budget)} "
+        f"| {_ratio(left.starts, right.starts, budget)} | {_less(left.starts, budget)} → {_less(right.starts, budget)} "
         f"| {_hours(left.hours)} → {_hours(right.hours)} | {within} |"
     )
 
 
-def _ratio(without: float, with_live: float) -> str:
-    return f"{with_live / without:.2f}" if math.isfinite(with_live) else "–"
+def _ratio(without: float, with_live: float, budget: int) -> str:
+    if not math.isfinite(with_live):
+        return "–"
+    return f"{with_live / without:.2f}" if math.isfinite(without) else f"< {with_live / budget:.2f}"
 
 
 def _less(starts: float, budget: int) -> str:
