@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 EARLY_STDERR = 0.05
 OOM_KINDS = ("oom_",)
 # Fitting takes the third power of what was read: of a long night the loads of its best starts.
-LIVE_LOADS = 40
+LIVE_LOADS = 32
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
