@@ -181,7 +181,10 @@ def check_export(subject: Subject, study: Path) -> None:
         assert seen.running_limit == best.config.params[subject.parameter]
     finally:
         server.terminate()
-        server.wait(timeout=60)
+        try:
+            server.wait(timeout=60)
+        finally:
+            server.kill()
     wait_for(lambda: not left(study))
 
 

@@ -93,8 +93,9 @@ SUBJECTS = (
                 action="stop",
                 words="unrecognized arguments: --max-runing-requests",
             ),
+            # Below zero: free memory of the machine, which other programs move, does not decide.
             Refusal(
-                flags=("--mem-fraction-static", "0.0005"),
+                flags=("--mem-fraction-static", "-0.5"),
                 kind="oom_kv",
                 action="prune",
                 words="Loaded weights leave no GPU memory for the KV cache",
