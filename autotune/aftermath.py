@@ -26,20 +26,26 @@ def settle_cut_off(records: Records, say: Listener) -> None:
     for kept in records.settle_kept():
         say(Note(text=f"trial {kept.number} was cut off earlier, after its own load: what it had measured is kept"))
     for begun in records.interrupted():
-        outcome = _verdict(begun, records.results(), _restarted(records, begun.number))
-        records.settle(
-            TrialResult(
-                number=begun.number,
-                config=begun.config,
-                outcome=outcome,
-                timings=Timings(),
-                started_at=begun.started_at,
-                finished_at=now_text(),
-                repeat_of=begun.repeat_of,
-            )
-        )
-        what = "runs again" if isinstance(outcome, Interrupted) else "is given up: the machine went down under it twice"
+        result = records.settle(verdict(records, begun))
+        again = isinstance(result.outcome, Interrupted)
+        what = "runs again" if again else "is given up: the machine went down under it twice"
         say(Note(text=f"trial {begun.number} was cut off earlier and {what}"))
+
+
+def verdict(records: Records, begun: Begun) -> TrialResult:
+    """What becomes of a trial that was cut off: what it had measured, if that is on disk."""
+    kept = records.kept(begun.number)
+    if kept is not None:
+        return kept
+    return TrialResult(
+        number=begun.number,
+        config=begun.config,
+        outcome=_verdict(begun, records.results(), _restarted(records, begun.number)),
+        timings=Timings(),
+        started_at=begun.started_at,
+        finished_at=now_text(),
+        repeat_of=begun.repeat_of,
+    )
 
 
 def _verdict(begun: Begun, results: Sequence[TrialResult], restarted: bool) -> Outcome:

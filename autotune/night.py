@@ -17,6 +17,7 @@ from autotune.choosing import Judge, strategy
 from autotune.engines.argv import value_of
 from autotune.errors import InputError
 from autotune.events import Event, Listener, LoadProgress, Note
+from autotune.fleet.board import refuse_shared
 from autotune.fleet.crew import in_slot, slots_of
 from autotune.livelimits import LiveSwitch
 from autotune.load.dataset.stored import store
@@ -158,21 +159,30 @@ def open_night(
 
     Raises InputError, StudyLocked or NightStopped.
     """
+    refuse_shared(brief.study.storage, brief.study.name, brief.path.name)
     transfer = taken_over(source, brief)
+    with open_folder(brief, say, waiting) as rig:
+        keep(transfer, brief.study, brief.folder, rig.say)
+        rig = msgspec.structs.replace(rig, cluster=cluster)
+        storage = brief.study.storage or brief.folder.database
+        with Searcher.open(brief.study.name, storage, strategy(brief)) as searcher:
+            night = Night(brief=brief, rig=rig, searcher=searcher, transfer=transfer)
+            settle_cut_off(rig.records, rig.say)
+            searcher.reconcile(rig.records.results(), night.region())
+            yield night
+
+
+@contextlib.contextmanager
+def open_folder(brief: Brief, say: Listener, waiting: Waiting) -> Iterator[Rig]:
+    """The study's folder, locked, and this host without what an earlier tuner left on it."""
     folder = brief.folder
     folder.create()
     with study_lock(folder.lock, now_text()), heralded(brief, _also_to_file(folder, say), waiting) as say:
         manifest = write_manifest(brief)
         waiting = msgspec.structs.replace(waiting, clock=BeatingClock(waiting.clock, lambda: beat(folder)))
         clean_up(brief, manifest, say, waiting)
-        keep(transfer, brief.study, folder, say)
         raise_descriptor_limit(brief.study.workload.peak + SPARE_DESCRIPTORS)
-        rig = msgspec.structs.replace(_rig(brief, manifest, say, waiting), cluster=cluster)
-        with Searcher.open(brief.study.name, brief.study.storage or folder.database, strategy(brief)) as searcher:
-            night = Night(brief=brief, rig=rig, searcher=searcher, transfer=transfer)
-            settle_cut_off(rig.records, say)
-            searcher.reconcile(rig.records.results(), night.region())
-            yield night
+        yield _rig(brief, manifest, say, waiting)
 
 
 def write_manifest(brief: Brief) -> Manifest:

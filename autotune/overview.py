@@ -7,6 +7,9 @@ from autotune.budget import Standing, eta_s, repeats_ahead
 from autotune.choosing import Judge
 from autotune.confirmation import latest_folder, read_confirmation
 from autotune.drifting import steadied
+from autotune.errors import InputError
+from autotune.fleet.board import claims_of
+from autotune.fleet.claims import BoardLost, Claim
 from autotune.spending import where_time_went
 from autotune.standing import baseline_of, score_of, settled, state_of
 from autotune.study.lock import Holder, holder
@@ -31,6 +34,7 @@ class TrialLine(Value, frozen=True, kw_only=True):
 class Overview(Value, frozen=True, kw_only=True):
     """``gain`` is the score of the configuration to believe in over the baseline's, as searched: not confirmed.
 
+    ``claims`` are the trials under way on all hosts of a shared study, ``claims_trouble`` says why they are not known.
     ``best`` and ``baseline`` are what the choice was made by: where the machine drifted, as ratios to the baseline of
     the time. ``time_s`` is where the time went, in seconds by part of a night.
     """
@@ -52,6 +56,8 @@ class Overview(Value, frozen=True, kw_only=True):
     plan: LaunchPlan | None
     lines: tuple[TrialLine, ...]
     time_s: dict[str, float] = {}
+    claims: tuple[Claim, ...] = ()
+    claims_trouble: str = ""
 
 
 def overview(brief: Brief) -> Overview:
@@ -66,6 +72,7 @@ def overview(brief: Brief) -> Overview:
     best_score, base_score = (ranked[r.number] if r else None for r in (best, base))
     metric = brief.study.objective.metric
     cut, budget = records.interrupted(), brief.study.budget
+    under_way, trouble = _claims(brief)
     return Overview(
         study=brief.study.name,
         folder=str(brief.folder.root),
@@ -83,6 +90,8 @@ def overview(brief: Brief) -> Overview:
         confirmed=confirmation.sentence if confirmation else "",
         plan=records.plan(best.number) if best else None,
         time_s=where_time_went(results, _confirming(brief)),
+        claims=under_way,
+        claims_trouble=trouble,
         lines=(
             *(
                 TrialLine(
@@ -99,6 +108,14 @@ def overview(brief: Brief) -> Overview:
             *(TrialLine(number=b.number, state="unsettled", params=b.config, repeat_of=b.repeat_of) for b in cut),
         ),
     )
+
+
+def _claims(brief: Brief) -> tuple[tuple[Claim, ...], str]:
+    """Who runs what, or why that is not known."""
+    try:
+        return claims_of(brief.study.storage, brief.study.name), ""
+    except (BoardLost, InputError) as error:
+        return (), str(error)
 
 
 def _confirming(brief: Brief) -> list[TrialResult]:

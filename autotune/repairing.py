@@ -10,6 +10,7 @@ from autotune.brief import Brief, read_brief
 from autotune.choosing import strategy
 from autotune.confirmation import Confirmation, ConfirmationPlan
 from autotune.errors import InputError
+from autotune.fleet.board import require_idle
 from autotune.night import clean_up, derive_region, resolve, write_manifest
 from autotune.occupancy import Machine, machine_file
 from autotune.rig import now_text
@@ -47,12 +48,14 @@ def repair(brief: Brief) -> Repaired:
     if not folder.root.is_dir():
         raise InputError(f"{brief.path.name}: nothing to repair in {folder.root}")
     with study_lock(folder.lock, now_text()):
+        shared = require_idle(brief.study.storage, brief.study.name, brief.path.name)
         aside = [path for part in (records, *_confirmations(folder)) for path in set_aside_damaged_records(part)]
         aside += _set_aside_misshapen(records)
         if (database := repair_storage(folder.database)) is not None:
             aside.append(database)
         clean_up(brief, write_manifest(brief), lambda _: None, Waiting())
-        cut = records.settle_interrupted("found unsettled by a repair", now_text())
+        # What became of a trial of a shared study is the board's to say: the next worker of this folder asks it.
+        cut = [] if shared else records.settle_interrupted("found unsettled by a repair", now_text())
         with Searcher.open(brief.study.name, brief.study.storage or folder.database, strategy(brief)) as searcher:
             searcher.rebuild(records.results(), _region(brief, records))
     return Repaired(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from autotune.budget import Standing, baseline_due, eta_s, repeats_ahead, stuck, why_stop
-from autotune.confirm import Ask, confirm, reserve_s
+from autotune.budget import Standing, eta_s, repeats_ahead
+from autotune.confirm import Ask, confirm
 from autotune.confirmation import read_confirmation
 from autotune.doctor import look
 from autotune.drifting import DriftRecord, record_of, steadied
@@ -12,8 +12,9 @@ from autotune.events import NightEnded, NightStarted, Note, TrialSettled, TrialS
 from autotune.exporting import export_best
 from autotune.fleet.crew import Crew
 from autotune.fleet.muster import baseline_scores, crew_of, judge_interference
-from autotune.guiding import guide_of, why_enough
+from autotune.guiding import guide_of
 from autotune.night import Night
+from autotune.picking import BASELINE, Searched, again, pick
 from autotune.rig import now_text
 from autotune.search.region import Region
 from autotune.standing import baseline_of, fresh, score_of, settled
@@ -21,35 +22,28 @@ from autotune.study.record import Begun, read_record, write_record
 from autotune.study.rules import parse_duration
 from autotune.transferring import look_back
 from autotune.trial import SLEPT, Ticket
-from autotune.values import Config, Infeasible, Interrupted, Measured, Refused, TrialResult, Value
+from autotune.values import Infeasible, Interrupted, Measured, Refused, TrialResult
 
-BASELINE = Config(params={})
 INTERRUPTIONS = 3
 MORE_BLOCKS = 2
 """A search that ended with time left is confirmed by up to so many times the starts."""
 
 
-class Searched(Value, frozen=True, kw_only=True):
-    """Why a search ended; ``enough``: because nothing more was to be gained, with time left."""
-
-    reason: str
-    enough: bool = False
-
-
 def tune(night: Night) -> NightEnded:
     """Run the night to its end. Raises NightStopped with the reason where it cannot go on; all is kept."""
-    _greet(night)
+    greet(night)
     with crew_of(night.rig) as crew:
         baseline = _baseline(night, crew)
         searched = Searched(reason=_cancelled(night)) if baseline is None else _search(night, crew, baseline)
     if baseline is not None:
-        _confirm(night, searched)
-    ended = _farewell(night, searched.reason)
+        confirm_found(night, searched)
+    ended = farewell(night, searched.reason)
     night.rig.say(ended)
     return ended
 
 
-def _greet(night: Night) -> None:
+def greet(night: Night) -> None:
+    """Say what begins, and what the doctor sees."""
     budget = night.brief.study.budget
     night.rig.say(
         NightStarted(
@@ -95,54 +89,27 @@ def _search(night: Night, crew: Crew, baseline: TrialResult) -> Searched:
         if not crew.running:
             return searched
         results = settled(night.records.results())
-        _look_at(night, _settle(night, crew), results)
+        look_at(night, _settle(night, crew), results)
 
 
 def _fill(night: Night, crew: Crew, baseline: TrialResult, region: Region) -> Searched:
     """Begin trials until all slots have one; why no further one is begun, without a reason where that is all."""
-    budget = night.brief.study.budget
-    budget_s = parse_duration(budget.wall_clock)
     while crew.room:
-        results = settled(night.records.results())
-        standing = Standing.of(results, [_counts(ticket) for ticket in crew.running])
-        if reason := _cancelled(night) or why_stop(standing, budget.trials, budget_s, reserve_s(night)):
-            return Searched(reason=reason)
-        if reason := stuck(fresh(results), budget.infeasible_in_a_row):
-            raise NightStopped(reason)
-        if reason := why_enough(night, results):
-            return Searched(reason=reason, enough=True)
-        ticket = _next(night, crew, baseline, region)
-        if ticket is None:
-            return Searched(reason="every configuration inside the bounds is settled", enough=True)
-        _begin(night, crew, ticket)
+        picked = pick(night, crew.running, baseline, region)
+        if isinstance(picked, Searched):
+            return picked
+        _begin(night, crew, picked)
     return Searched(reason="")
 
 
-def _counts(ticket: Ticket) -> bool:
-    """Whether a trial counts against the number of trials, see ``budget.is_trial``."""
-    return ticket.repeat_of is None or bool(ticket.config.params)
-
-
-def _look_at(night: Night, result: TrialResult, earlier: list[TrialResult]) -> None:
+def look_at(night: Night, result: TrialResult, earlier: list[TrialResult]) -> None:
+    """What a settled trial says beyond its score. Raises NightStopped where the machine will not stay awake."""
     _check_interruptions(night)
     if result.config == BASELINE:
         _look_for_drift(night)
     elif result.repeat_of is None:
         _say_if_equal(night, result, earlier)
         look_back(night.transfer, night.region(), [*earlier, result], night.rig, night.searcher)
-
-
-def _next(night: Night, crew: Crew, baseline: TrialResult, region: Region) -> Ticket | None:
-    """The baseline where it is due, else what the search wants; None when that has nothing left."""
-    results = settled(night.records.results())
-    due = baseline_due(results, night.brief.study.budget.baseline_every)
-    if due and all(ticket.config != BASELINE for ticket in crew.running):
-        return _again(night, baseline)
-    wanted = night.searcher.ask(region)
-    if wanted is None:
-        return None
-    role = "search" if wanted.repeat_of is None else "repeat"
-    return Ticket(number=wanted.number, config=wanted.config, role=role, repeat_of=wanted.repeat_of)
 
 
 def _look_for_drift(night: Night) -> None:
@@ -155,7 +122,7 @@ def _look_for_drift(night: Night) -> None:
         night.rig.say(Note(text=found.sentence, level="warning" if found.corrected else "info"))
 
 
-def _confirm(night: Night, searched: Searched) -> None:
+def confirm_found(night: Night, searched: Searched) -> None:
     """The last part of a night: what the search found, against the baseline on fresh starts, as time allows.
 
     Time that the search did not want makes the verdict sharper.
@@ -180,18 +147,13 @@ def _compare_with_neighbours(night: Night, crew: Crew, baseline: TrialResult) ->
     wanted, results = night.brief.study.resources.alone_starts, night.records.results()
     for _ in range(wanted - len(baseline_scores(results, beside=False))):
         if not _cancelled(night):
-            _run(night, crew, _again(night, baseline))
+            _run(night, crew, again(night, baseline))
     for _ in range(wanted - len(baseline_scores(results, beside=True)) // crew.size):
         while crew.room and not _cancelled(night):
-            _begin(night, crew, _again(night, baseline))
+            _begin(night, crew, again(night, baseline))
         while crew.running:
             _settle(night, crew)
     judge_interference(night, crew.size)
-
-
-def _again(night: Night, baseline: TrialResult) -> Ticket:
-    """One more start of the baseline."""
-    return Ticket(number=night.searcher.next_number, config=BASELINE, role="repeat", repeat_of=baseline.number)
 
 
 def _begin(night: Night, crew: Crew, ticket: Ticket) -> None:
@@ -218,7 +180,7 @@ def _settle(night: Night, crew: Crew) -> TrialResult:
     night.searcher.tell(result, night.region())
     if night.searcher.trouble:
         night.rig.say(Note(text=f"storage: {night.searcher.trouble}; the records are kept", level="warning"))
-    _announce(night, result, roles[result.number])
+    announce(night, result, roles[result.number])
     after = night.judge.best(night.records.results())
     if after is not None and (before is None or after.number != before.number):
         export_best(night.brief)
@@ -234,7 +196,8 @@ def _check_interruptions(night: Night) -> None:
         )
 
 
-def _announce(night: Night, result: TrialResult, role: str) -> None:
+def announce(night: Night, result: TrialResult, role: str) -> None:
+    """Say what became of a trial."""
     results = night.records.results()
     best = night.judge.best(results)
     base = baseline_of(results)
@@ -278,7 +241,8 @@ def in_words(result: TrialResult) -> str:
             return "it has a score"
 
 
-def _farewell(night: Night, reason: str) -> NightEnded:
+def farewell(night: Night, reason: str) -> NightEnded:
+    """The last words, with the script written."""
     results = night.records.results()
     confirmation = read_confirmation(night.folder)
     best = night.judge.chosen(results, confirmation)

@@ -36,7 +36,7 @@ LAYERS = (
     }
     | {"confirm", "overview", "doctor", "repairing"}
     | {"benching", "reporting", "watching", "notify", "aftermath"}
-    | {"promising", "verifying", "drafting", "fleet", "transferring", "occupancy"},
+    | {"promising", "verifying", "drafting", "fleet", "transferring", "occupancy", "picking", "working"},
     {"cli", "__main__"},
 )
 ONLY_IMPORTERS = {"typer": {"cli"}, "optuna": {"search"}, "pandas": {"report"}, "matplotlib": {"report"}}

@@ -33,6 +33,7 @@ MORE = {
     "watch": ("../watching.md",),
     "verify": ("../export.md",),
     "init": ("../study.md",),
+    "worker": ("../fleet.md",),
 }
 """The pages that say more of a command."""
 SIM = """# autotune sim

@@ -11,7 +11,7 @@ import typer
 
 from autotune import __version__
 from autotune.brief import Brief, read_brief
-from autotune.cli import bench, init, tools, verify, views
+from autotune.cli import bench, init, tools, verify, views, worker
 from autotune.cli.arguments import From, Json, Ray, StudyFile
 from autotune.cli.live import Narrator
 from autotune.cli.signals import cancel_on_signals, last_words
@@ -162,3 +162,4 @@ bench.register(app)
 views.register(app)
 verify.register(app)
 init.register(app)
+worker.register(app)

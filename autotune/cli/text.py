@@ -5,6 +5,7 @@ from __future__ import annotations
 from autotune.confirmation import CLAIMED_GAIN, Confirmation
 from autotune.doctor import Examination
 from autotune.events import NightEnded
+from autotune.fleet.claims import Claim
 from autotune.overview import Overview, TrialLine
 from autotune.repairing import Repaired
 from autotune.values import Config, Infeasible, Interrupted, Measured, Outcome, Refused
@@ -45,6 +46,9 @@ def status_text(seen: Overview) -> str:
         head.append(f"running: process {seen.running.pid} on {seen.running.host} since {seen.running.started_at}")
     elif seen.eta_s:
         head.append(f"not running; about {span(seen.eta_s)} to go")
+    head += [claim_text(claim) for claim in seen.claims]
+    if seen.claims_trouble:
+        head.append(f"who runs what is not known: {seen.claims_trouble}")
     if seen.baseline is not None:
         head.append(f"baseline: {seen.baseline:,.1f} {seen.metric}")
     if seen.best is not None:
@@ -53,6 +57,14 @@ def status_text(seen: Overview) -> str:
     if told := [f"{name} {span(seconds)}" for name, seconds in seen.time_s.items() if seconds > 0]:
         head.append(f"where the time went: {', '.join(told)}")
     return "\n".join([*head, "", *(_trial_line(line) for line in seen.lines)]).rstrip()
+
+
+def claim_text(claim: Claim) -> str:
+    """A trial of a shared study that is under way."""
+    what = "the confirmation" if claim.role == "confirm" else f"trial {claim.number} ({claim.role})"
+    params = params_text(claim.config) if claim.config.params else ""
+    lease = f"lease for {span(claim.left_s)}" if claim.left_s > 0 else f"lease over since {span(-claim.left_s)}"
+    return f"worker {claim.worker}: {what} {params}".rstrip() + f", since {claim.began_at}, {lease}"
 
 
 def _gain(seen: Overview) -> str:

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from autotune.brief import Brief
-from autotune.cli.text import params_text, span
+from autotune.cli.text import claim_text, params_text, span
 from autotune.errors import InputError
 from autotune.overview import Overview, TrialLine
 from autotune.watching import Current, Watched, look
@@ -29,7 +29,7 @@ def follow(brief: Brief, *, once: bool, every_s: float, console: Console | None 
         return
     try:
         with Live(view(seen), console=console, auto_refresh=False) as live:
-            while seen.seen.running is not None:
+            while seen.seen.running is not None or seen.seen.claims:
                 time.sleep(every_s)
                 seen = _again(brief, seen)
                 live.update(view(seen), refresh=True)
@@ -48,6 +48,7 @@ def _again(brief: Brief, before: Watched) -> Watched:
 def view(seen: Watched) -> RenderableType:
     """Progress, what runs now, best against baseline, the last trials and notes."""
     parts: list[RenderableType] = [_progress(seen.seen), _now(seen), _standing(seen.seen), _trials(seen.seen)]
+    parts += [Text(claim_text(claim), style="cyan") for claim in seen.seen.claims]
     parts += [Text(f"note  {note}", style="dim", overflow="ellipsis", no_wrap=True) for note in seen.notes]
     return Panel(Group(*parts), title=Text(seen.seen.study, style="bold"), border_style="blue")
 

@@ -58,7 +58,7 @@ class Mirror:
             with _storage_calls():
                 return cls(name, _connect(storage, busy_s), direction)
         except ImportError as error:
-            remedy = "`pip install psycopg[binary]` and write postgresql+psycopg://..., or leave storage empty"
+            remedy = "`pip install 'autotune[postgres]'` and write postgresql+psycopg://..., or leave storage empty"
             raise InputError(f"storage {_shown(storage)}: no driver for it ({error}); {remedy}") from None
         except Exception as error:  # drivers, and Optuna with a file of another version, raise what they like
             raise InputError(f"storage {_shown(storage)}: {_first_line(error)}; {_remedy(error, storage)}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -93,6 +93,22 @@ class Searcher:
         except StorageTrouble as error:
             raise InputError(f"storage: {error}; close other programs that use it, or `autotune repair`") from None
         return self.pending()
+
+    def take_over(
+        self, results: Sequence[TrialResult], running: Mapping[int, Config], region: Region | None = None
+    ) -> None:
+        """Like ``reconcile`` in the middle of a study that others work on too: ``running`` are all trials under way.
+
+        Where the storage fails, or holds something else, ``trouble`` says so: the results do not depend on it.
+        """
+        self._history = sorted(results, key=lambda result: result.number)
+        self._running = dict(running)
+        try:
+            self._sync(region)
+            self._burnt = len(self._mirror.trials())
+            self.trouble = ""
+        except (StorageTrouble, OutOfStep) as error:
+            self.trouble = str(error)
 
     def pending(self) -> list[Suggestion]:
         """Interrupted trials whose parameters no later trial has taken up, each under a new number."""

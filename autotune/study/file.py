@@ -146,7 +146,8 @@ class Resources(Value, frozen=True, kw_only=True):
     there are GPUs for). ``alone_starts`` starts of the baseline alone, and as many in every slot at once, tell what
     neighbours cost. ``confirm_alone`` makes the confirmation's starts one after the other.
     On a Ray cluster a trial is a task that asks for ``gpus_per_trial``, ``cpus_per_trial`` and ``ray_resources``
-    (custom resources of the nodes); ``mixed_hardware`` lets nodes of different kinds work on one study.
+    (custom resources of the nodes); ``mixed_hardware`` lets hosts of different kinds work on one study.
+    A worker that shares the study through a database and is not heard of for ``lease_s`` loses its trial to others.
     """
 
     gpus_per_trial: int = 0
@@ -156,6 +157,7 @@ class Resources(Value, frozen=True, kw_only=True):
     cpus_per_trial: float = 1.0
     ray_resources: dict[str, float] = {}
     mixed_hardware: bool = False
+    lease_s: float = 120.0
 
 
 class Study(Value, frozen=True, kw_only=True):

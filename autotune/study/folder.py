@@ -53,6 +53,16 @@ class TrialFolder(msgspec.Struct, frozen=True):
         return self.root / "so-far.json"
 
     @property
+    def claim(self) -> Path:
+        """The right of a worker to tell this trial to a shared study."""
+        return self.root / "claim.json"
+
+    @property
+    def fenced(self) -> Path:
+        """What a worker measured that had lost its claim by then: for a person, never told."""
+        return self.root / "fenced.json"
+
+    @property
     def result(self) -> Path:
         """The settled trial; its presence is what settles it."""
         return self.root / "result.json"
@@ -102,6 +112,11 @@ class StudyFolder(msgspec.Struct, frozen=True):
     def hardware(self) -> Path:
         """What the hosts of a cluster must have in common."""
         return self.root / "hardware.json"
+
+    @property
+    def worker(self) -> Path:
+        """The name under which this folder's last worker claimed trials of a shared study."""
+        return self.root / "worker.json"
 
     @property
     def interference(self) -> Path:

@@ -202,6 +202,7 @@ SPANS = (
     Span(key="resources.gpus_per_trial", low=0, high=1024),
     Span(key="resources.slots", low=0, high=1024),
     Span(key="resources.alone_starts", low=1, high=100),
+    Span(key="resources.lease_s", low=1, high=86_400),
     Span(key="resources.cpus_per_trial", low=0, high=100_000),
     Span(key="timeouts.start_s", low=0, above_low=True),
     Span(key="timeouts.start_silence_s", low=0, above_low=True),
