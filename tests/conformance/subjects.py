@@ -64,7 +64,8 @@ class Subject(Value, frozen=True, kw_only=True):
     """One engine and how its server is started. ``command`` serves ``few`` requests at once.
 
     ``parameter`` is its running limit. ``kv_tokens`` is its capacity at ``few``.
-    ``version`` is what it says of itself. ``margin``: how much faster many requests at once must be than few.
+    ``version`` is what it says of itself. ``margin``: how much faster many requests at once must be than few;
+    small where the difference is within the noise of a busy machine.
     ``refusals`` are starts that fail; the first is a flag that does not exist.
     """
 

@@ -30,7 +30,7 @@ SUBJECTS = (
         kv_tokens=16384,
         space="llamacpp",
         workload=REAL,
-        margin=1.1,
+        margin=0.5,
         refusals=LLAMA_REFUSALS,
     ),
     Subject(
@@ -42,7 +42,7 @@ SUBJECTS = (
         kv_tokens=16384,
         space="llamacpp",
         workload=REAL,
-        margin=1.1,
+        margin=0.5,
         refusals=LLAMA_REFUSALS,
     ),
     Subject(
