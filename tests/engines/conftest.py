@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from autotune.server.readiness import Ready
 from autotune.values import Config
+from tests.conformance.subjects import Subject
 from tests.engines.real import ENGINES, Live, RealNight, serving
 from tests.nights import rig, wait_for
 
-SCRIPTS = ("serve", "serve-vllm", "serve-llamacpp")
+SGLANG = ENGINES / "serve"
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _installed() -> None:
-    missing = [name for name in SCRIPTS if not (ENGINES / name).exists()]
-    assert not missing, f"{missing} are not installed: run `make test-engines`, or add -m 'not engine'"
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before anything starts: the server of the test's subject must be installed, SGLang's where it has none."""
+    callspec = getattr(item, "callspec", None)
+    subject = callspec.params.get("subject") if callspec else None
+    script = Path(subject.command[0]) if isinstance(subject, Subject) else SGLANG
+    assert script.exists(), f"{script} is missing: run `make test-engines`, or add -m 'not engine'"
 
 
 @pytest.fixture(scope="module")
