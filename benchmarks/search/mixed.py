@@ -21,8 +21,6 @@ SPREAD, STRIDE = 41, 17
 
 
 class _MixedLoop(_ClosedLoop):
-    cycles = 4
-
     def __init__(self, settings: SimSettings, resolved: Resolved, load: VirtualLoad) -> None:
         super().__init__(settings, resolved, load)
         self._drawn = 0
