@@ -22,7 +22,7 @@ from autotune.server.process import ServerIdentity, StartFailed, child_environme
 from autotune.server.readiness import Blocked, Cancelled, Died, Ready, StartLimits, TimedOut
 from autotune.server.serve import RunningServer, Seams, ServeOptions, running
 from autotune.server.stop import StopLimits
-from autotune.study.record import write_record
+from autotune.study.record import Begun, write_record
 from autotune.trouble import Retry, Trouble, judge_trouble, read_log
 from autotune.values import Config, Interrupted, LaunchPlan, Measured, Outcome, Timings, TrialResult, Value
 
@@ -41,6 +41,10 @@ class Ticket(Value, frozen=True, kw_only=True):
     config: Config
     role: str = "search"
     repeat_of: int | None = None
+
+    def begun(self, at: str) -> Begun:
+        """What is on record of it from then on."""
+        return Begun(number=self.number, config=self.config, started_at=at, repeat_of=self.repeat_of)
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):

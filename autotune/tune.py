@@ -18,7 +18,7 @@ from autotune.picking import BASELINE, Searched, again, pick
 from autotune.rig import now_text
 from autotune.search.region import Region
 from autotune.standing import baseline_of, fresh, score_of, settled
-from autotune.study.record import Begun, read_record, write_record
+from autotune.study.record import read_record, write_record
 from autotune.study.rules import parse_duration
 from autotune.transferring import look_back
 from autotune.trial import SLEPT, Ticket
@@ -158,9 +158,7 @@ def _compare_with_neighbours(night: Night, crew: Crew, baseline: TrialResult) ->
 
 def _begin(night: Night, crew: Crew, ticket: Ticket) -> None:
     """Write a trial down before anything can fail, show it, and start it."""
-    night.records.begin_trial(
-        Begun(number=ticket.number, config=ticket.config, started_at=now_text(), repeat_of=ticket.repeat_of)
-    )
+    night.records.begin_trial(ticket.begun(now_text()))
     night.searcher.begin(ticket.number, ticket.config, night.region())
     budget = night.brief.study.budget
     standing = Standing.of(settled(night.records.results()))

@@ -49,7 +49,10 @@ def open_shared(brief: Brief, say: Listener, waiting: Waiting) -> Iterator[Share
             with _searcher(board, brief) as searcher:
                 shared = Shared(Night(brief=brief, rig=rig, searcher=searcher), board, leases, waiting.cancel)
                 shared.join()
-                yield shared
+                try:
+                    yield shared
+                finally:
+                    shared.leave()
 
 
 def work(shared: Shared) -> NightEnded:

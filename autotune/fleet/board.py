@@ -111,39 +111,39 @@ class Board:
 
 
 class Held:
-    """The study while its row is held; all or nothing of what is done here comes to pass."""
+    """The study while its row is held; all or nothing of what is done here, or on ``connection``, comes to pass."""
 
     def __init__(self, connection: sa.Connection, study: str, lease: timedelta) -> None:
-        self._connection = connection
+        self.connection = connection
         self._study = study
         self._lease = lease
         self._own = claims.c.study == study
 
     def region(self) -> Region | None:
         """The bounds of the search, None before there is a baseline."""
-        text = self._connection.scalar(sa.select(studies.c.region).where(studies.c.name == self._study))
+        text = self.connection.scalar(sa.select(studies.c.region).where(studies.c.name == self._study))
         return msgspec.json.decode(text, type=Region) if text else None
 
     def fix_region(self, region: Region) -> None:
         """Write the bounds down."""
-        self._connection.execute(sa.update(studies).where(studies.c.name == self._study).values(region=_text(region)))
+        self.connection.execute(sa.update(studies).where(studies.c.name == self._study).values(region=_text(region)))
 
     def empty(self) -> bool:
         """Whether nothing was ever claimed."""
-        return self._connection.scalar(sa.select(sa.exists().where(self._own))) is not True
+        return self.connection.scalar(sa.select(sa.exists().where(self._own))) is not True
 
     def live(self) -> list[Claim]:
         """The claims under way, by number."""
-        rows = self._connection.execute(self._selected(claims.c.result.is_(None)).order_by(claims.c.number))
+        rows = self.connection.execute(self._selected(claims.c.result.is_(None)).order_by(claims.c.number))
         return [_claim(row) for row in rows]
 
     def expire(self, worker: str) -> list[Claim]:
         """Settle what nobody will: leases that ran out, and claims of ``worker``, who runs nothing now."""
         over = sa.or_(claims.c.lease_until < sa.func.clock_timestamp(), claims.c.worker == worker)
-        lost = [_claim(row) for row in self._connection.execute(self._selected(claims.c.result.is_(None), over))]
+        lost = [_claim(row) for row in self.connection.execute(self._selected(claims.c.result.is_(None), over))]
         for claim in lost:
             if claim.number == CONFIRMATION:
-                self._connection.execute(sa.delete(claims).where(self._own, claims.c.number == CONFIRMATION))
+                self.connection.execute(sa.delete(claims).where(self._own, claims.c.number == CONFIRMATION))
                 continue
             reason = LOST.format(claim.worker, self._lease.total_seconds())
             self._put(claim.number, {"result": _text(_interrupted(claim, reason))})
@@ -163,7 +163,7 @@ class Held:
                 result=msgspec.json.decode(row.result, type=TrialResult),
                 plan=msgspec.json.decode(row.plan, type=LaunchPlan) if row.plan else None,
             )
-            for row in self._connection.execute(wanted)
+            for row in self.connection.execute(wanted)
         ]
 
     def claim(self, ticket: Ticket, worker: str) -> Right:
@@ -179,7 +179,7 @@ class Held:
             "began_at": now_text(),
             "lease_until": sa.func.clock_timestamp() + self._lease,
         }
-        token = self._connection.execute(sa.insert(claims).values(row).returning(claims.c.token)).scalar_one()
+        token = self.connection.execute(sa.insert(claims).values(row).returning(claims.c.token)).scalar_one()
         return Right(number=ticket.number, token=token, worker=worker)
 
     def settle(self, right: Right, result: msgspec.Struct, plan: LaunchPlan | None = None) -> bool:
@@ -193,12 +193,12 @@ class Held:
         same = sa.select(claims.c.result).where(
             self._own, claims.c.number == right.number, claims.c.token == right.token
         )
-        return self._connection.scalar(same) == values["result"]
+        return self.connection.scalar(same) == values["result"]
 
     def release(self, right: Right) -> None:
         """Give a claim back as if it had never been."""
         mine = (claims.c.number == right.number, claims.c.token == right.token, claims.c.result.is_(None))
-        self._connection.execute(sa.delete(claims).where(self._own, *mine))
+        self.connection.execute(sa.delete(claims).where(self._own, *mine))
 
     def adopt(self, worker: str, results: Sequence[tuple[TrialResult, LaunchPlan | None]]) -> None:
         """Put trials of a study that began on one host onto an empty board."""
@@ -209,12 +209,12 @@ class Held:
     def confirmed(self) -> tuple[int, str] | None:
         """Of the confirmation on record: on how many settled trials it rests, and itself, encoded."""
         wanted = sa.select(claims.c.repeat_of, claims.c.result).where(self._own, claims.c.number == CONFIRMATION)
-        row = self._connection.execute(wanted.where(claims.c.result.is_not(None))).one_or_none()
+        row = self.connection.execute(wanted.where(claims.c.result.is_not(None))).one_or_none()
         return (row[0], row[1]) if row else None
 
     def forget_confirmation(self) -> None:
         """Make room for another one."""
-        self._connection.execute(sa.delete(claims).where(self._own, claims.c.number == CONFIRMATION))
+        self.connection.execute(sa.delete(claims).where(self._own, claims.c.number == CONFIRMATION))
 
     def _selected(self, *which: sa.ColumnElement[bool]) -> sa.Select[tuple[sa.Row[tuple[object, ...]], ...]]:
         left = sa.extract("epoch", claims.c.lease_until - sa.func.clock_timestamp()).label("left_s")
@@ -227,7 +227,7 @@ class Held:
             .where(self._own, claims.c.number == number, claims.c.result.is_(None), *mine)
             .values(**values, place=NEXT)
         )
-        return self._connection.execute(told).rowcount == 1
+        return self.connection.execute(told).rowcount == 1
 
 
 def _claim(row: sa.Row[tuple[sa.Row[tuple[object, ...]], ...]]) -> Claim:

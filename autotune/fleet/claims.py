@@ -1,6 +1,10 @@
-"""What workers of a shared study say to each other through its database: values only."""
+"""What workers of a shared study say to each other through its database, and under which names."""
 
 from __future__ import annotations
+
+import os
+import platform
+import secrets
 
 from autotune.confirmation import Confirmation, ConfirmationPlan
 from autotune.trial import Ticket
@@ -8,6 +12,11 @@ from autotune.values import Config, LaunchPlan, TrialResult, Value
 
 CONFIRMATION = -1
 """The number under which the confirmation is claimed; it is no trial."""
+
+
+def worker_name() -> str:
+    """Names this process among all workers: the host, its number, and something that never comes again."""
+    return f"{platform.node()}/{os.getpid()}-{secrets.token_hex(2)}"
 
 
 class BoardLost(Exception):

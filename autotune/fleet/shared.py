@@ -5,11 +5,9 @@ Everything else reads the folder, as in a night of one host.
 
 from __future__ import annotations
 
-import os
-import platform
-import secrets
+import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -18,7 +16,7 @@ from autotune.aftermath import settle_cut_off, verdict
 from autotune.errors import NightStopped
 from autotune.events import Note
 from autotune.fleet.board import Board, Held, Pulse
-from autotune.fleet.claims import CONFIRMATION, BoardLost, Claim, Confirmed, Right
+from autotune.fleet.claims import CONFIRMATION, BoardLost, Claim, Confirmed, Right, worker_name
 from autotune.fleet.copies import copy_confirmation, copy_trial, keep_aside
 from autotune.fleet.leases import Leases
 from autotune.night import Night, derive_region
@@ -27,7 +25,7 @@ from autotune.rig import now_text
 from autotune.server.cancel import Cancel
 from autotune.standing import baseline_of, settled
 from autotune.study.atomic import make_private_folder
-from autotune.study.record import Begun, Records, read_record, storable, write_record
+from autotune.study.record import Records, read_record, storable, write_record
 from autotune.trial import Ticket
 from autotune.values import Measured, TrialResult
 
@@ -36,11 +34,6 @@ Pick = Callable[[Sequence[Ticket]], Ticket | Searched | None]
 """The next trial beside those that run; why there is none; or None: wait for one of them."""
 POLL_S = 1.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0
-
-
-def worker_name() -> str:
-    """Names this process among all workers: the host, its number, and something that never comes again."""
-    return f"{platform.node()}/{os.getpid()}-{secrets.token_hex(2)}"
 
 
 class Shared:
@@ -74,6 +67,11 @@ class Shared:
             self._patiently(self._recover)
         self._patiently(self._succeed)
         self._patiently(self._catch_up)
+
+    def leave(self) -> None:
+        """Bring this folder and Optuna's tables level with the board; whoever comes next does where it is away."""
+        with contextlib.suppress(NightStopped):
+            self._patiently(self._catch_up)
 
     def turn(self, pick: Pick) -> Ticket | Searched | None:
         """Agree with all others on what is settled, and claim what ``pick`` wants; see ``Pick`` for the answer.
@@ -125,13 +123,11 @@ class Shared:
 
     def _turn(self, pick: Pick) -> Ticket | Searched | None:
         while True:
-            with self._board.hold() as held:
+            with self._hold() as held:
                 # What is written here is read back only once it is committed.
                 if self._expire(held) or self._fix_bounds(held):
                     continue
-                self._pull(held)
-                live = held.live()
-                self._take_over(live)
+                live = self._level(held)
                 picked = self._choose(held, live, pick)
                 if not isinstance(picked, Ticket):
                     self._seen = self._board.pulse()
@@ -143,6 +139,24 @@ class Shared:
             self._begin(picked, right, asked_s)
             return picked
 
+    @contextlib.contextmanager
+    def _hold(self) -> Iterator[Held]:
+        """The board, and Optuna's tables with it: the claim of a trial and its showing there are one."""
+        try:
+            with self._board.hold() as held, self.night.searcher.within(held.connection):
+                yield held
+        except BaseException:
+            self.night.searcher.forget()
+            raise
+
+    def _catch_up(self) -> None:
+        """A turn that claims nothing. What this worker has claimed and could not tell stays its own."""
+        while True:
+            with self._hold() as held:
+                if not self._fix_bounds(held):
+                    self._level(held)
+                    return
+
     def _begin(self, ticket: Ticket, right: Right, asked_s: float) -> None:
         self._right = right
         self._leases.keep(right, asked_s)
@@ -152,8 +166,7 @@ class Shared:
         trial = self.records.trial(ticket.number)
         make_private_folder(trial.root)
         write_record(trial.claim, right)
-        began = Begun(number=ticket.number, config=ticket.config, started_at=now_text(), repeat_of=ticket.repeat_of)
-        self.records.begin_trial(began)
+        self.records.begin_trial(ticket.begun(now_text()))
 
     def _choose(self, held: Held, live: Sequence[Claim], pick: Pick) -> Ticket | Searched | None:
         picked = pick([claim.ticket for claim in live if claim.number != CONFIRMATION])
@@ -204,14 +217,17 @@ class Shared:
             copy_confirmation(self.night.folder, msgspec.json.decode(text, type=Confirmed))
             self._confirmed = text
 
-    def _take_over(self, live: Sequence[Claim]) -> None:
-        night = self.night
+    def _level(self, held: Held) -> list[Claim]:
+        """Copy what is settled into this folder and into Optuna's tables; what is under way."""
+        self._pull(held)
+        live, night = held.live(), self.night
         running = {claim.number: claim.config for claim in live if claim.number != CONFIRMATION}
         night.searcher.take_over(self.records.results(), running, night.region())
         trouble = night.searcher.trouble
         if trouble and trouble != self._told_trouble:
             self._note(f"storage: Optuna's tables: {trouble}; the records are kept", level="warning")
         self._told_trouble = trouble
+        return live
 
     def _adopt(self) -> bool:
         """Whether the board was empty: then the trials of this folder, if any, are the study's."""
@@ -240,10 +256,6 @@ class Shared:
             with self._board.hold() as held:
                 held.expire(before)
         write_record(self.night.folder.worker, self.name)
-
-    def _catch_up(self) -> None:
-        with self._board.hold() as held:
-            self._pull(held)
 
     def _keep(self, result: TrialResult, told: bool) -> None:
         """On disk, as it was told; aside where others were faster."""

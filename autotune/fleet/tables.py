@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, PendingRollbackError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from autotune.errors import InputError
@@ -89,7 +89,7 @@ def database_calls() -> Iterator[None]:
     """Raises ``BoardLost`` for what may pass by itself, InputError for what will not."""
     try:
         yield
-    except (OperationalError, InterfaceError, PoolTimeout) as error:
+    except (OperationalError, InterfaceError, PoolTimeout, PendingRollbackError) as error:
         raise BoardLost(_first_line(error)) from error
     except DBAPIError as error:
         if error.connection_invalidated:

@@ -19,7 +19,7 @@ from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
 from autotune.errors import InputError
-from autotune.search.outcomes import Place, missing_trial, running_trial
+from autotune.search.outcomes import NOT_BEGUN, Place, missing_trial, running_trial
 from autotune.search.region import Direction
 from autotune.study.atomic import PRIVATE_FILE, writing
 from autotune.study.record import quarantine
@@ -44,10 +44,9 @@ class Mirror:
         self._storage = storage
         self._name = name
         self._direction = direction
+        self._opened: optuna.Study | None = None
         with _storage_calls():
-            self._study = optuna.create_study(
-                study_name=name, storage=storage, direction=direction, load_if_exists=True
-            )
+            self._study()
 
     @classmethod
     def open(cls, name: str, storage: str | Path, direction: Direction, busy_s: float = BUSY_S) -> Mirror:
@@ -75,14 +74,33 @@ class Mirror:
             optuna.delete_study(study_name=self._name, storage=self._storage)
         self.close()
 
+    @contextlib.contextmanager
+    def within(self, connection: sqlalchemy.Connection) -> Iterator[None]:
+        """What is done in here is a part of that transaction, in the same database: it comes to pass with it.
+
+        Where the transaction was undone, ``forget`` what was seen in it.
+        """
+        assert isinstance(self._storage, RDBStorage)
+        # An idle connection of its own would only count against the server's limit.
+        self._storage.engine.dispose()
+        try:
+            self._bind(connection)
+            yield
+        finally:
+            self._bind(self._storage.engine)
+
+    def forget(self) -> None:
+        """Read everything anew: Optuna keeps finished trials in memory."""
+        self._opened = None
+
     def trials(self) -> list[FrozenTrial]:
         with _storage_calls():
-            return self._study.get_trials(deepcopy=False)
+            return self._study().get_trials(deepcopy=False)
 
     def add(self, trial: FrozenTrial) -> None:
         """Append a trial, in one transaction."""
         with _storage_calls():
-            self._study.add_trial(trial)
+            self._study().add_trial(trial)
 
     def sync(self, wanted: Mapping[int, FrozenTrial], awaited: Collection[int] = ()) -> None:
         """Make the storage hold ``wanted``, finished trials by number; leave the ``awaited`` ones as they are.
@@ -102,7 +120,21 @@ class Mirror:
         """Remove every trial of this study."""
         with _storage_calls():
             optuna.delete_study(study_name=self._name, storage=self._storage)
-            self._study = optuna.create_study(study_name=self._name, storage=self._storage, direction=self._direction)
+            self.forget()
+            self._study()
+
+    def _study(self) -> optuna.Study:
+        if self._opened is None:
+            self._opened = optuna.create_study(
+                study_name=self._name, storage=self._storage, direction=self._direction, load_if_exists=True
+            )
+        return self._opened
+
+    def _bind(self, to: sqlalchemy.Engine | sqlalchemy.Connection) -> None:
+        """Optuna commits every call of its own; on a connection that is a savepoint of its transaction."""
+        assert isinstance(self._storage, RDBStorage)
+        self._storage.scoped_session.remove()
+        self._storage.scoped_session.configure(bind=to, join_transaction_mode="create_savepoint")
 
     def _settle(self, found: FrozenTrial, wanted: FrozenTrial | None) -> None:
         if found.state.is_finished():
@@ -132,7 +164,9 @@ class Mirror:
 
 
 def _identity(trial: FrozenTrial) -> str:
-    kind, key = trial.user_attrs.get("kind", "unknown"), trial.user_attrs.get("config_key", "")
+    kind = trial.user_attrs.get("kind", "unknown")
+    # One that was shown as running and never became a trial still has its parameters there.
+    key = trial.user_attrs.get("config_key", "") if kind != NOT_BEGUN else ""
     return f"{trial.state.name} {kind} {key}".strip()
 
 

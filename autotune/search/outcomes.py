@@ -28,6 +28,7 @@ from autotune.values import (
 from autotune.verdict.objective import metric_of
 
 FEASIBLE = "feasible"
+NOT_BEGUN = "not_begun"
 LIVE = "live"
 EVIDENCE_LINES = 8
 EVIDENCE_CHARACTERS = 300
@@ -77,7 +78,7 @@ def running_trial(attrs: Mapping[str, Any], place: Place) -> FrozenTrial:
 
 def missing_trial() -> FrozenTrial:
     """Stands for a number that never became a trial, so that later numbers agree with the records."""
-    return create_trial(state=TrialState.FAIL, user_attrs={"kind": "not_begun"})
+    return create_trial(state=TrialState.FAIL, user_attrs={"kind": NOT_BEGUN})
 
 
 def trial_state(result: TrialResult) -> TrialState:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 
 import msgspec
+import sqlalchemy
 
 from autotune.errors import InputError
 from autotune.search.fantasies import expecting
@@ -70,6 +72,14 @@ class Searcher:
 
     def close(self) -> None:
         self._mirror.close()
+
+    def within(self, connection: sqlalchemy.Connection) -> AbstractContextManager[None]:
+        """What the storage learns in here is a part of that transaction: it comes to pass with it, or not at all."""
+        return self._mirror.within(connection)
+
+    def forget(self) -> None:
+        """A transaction of ``within`` was undone: read the storage anew."""
+        self._mirror.forget()
 
     @property
     def history(self) -> tuple[TrialResult, ...]:

@@ -166,7 +166,6 @@ def test_a_frozen_worker_tells_nothing_when_it_wakes(postgres: Database, tmp_pat
         assert [r.number for r in settled(results) if r.config == config] != [number]
 
 
-@pytest.mark.xfail(strict=False, reason="Optuna's tables may lag behind the records until `autotune repair`")
 def test_connections_cut_in_mid_trial_lose_nothing(postgres: Database, tmp_path: Path) -> None:
     """Workers connect again; no trial is given up for it."""
     with Team(postgres, tmp_path) as team:

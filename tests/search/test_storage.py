@@ -34,6 +34,18 @@ def test_a_storage_of_another_study_is_refused_and_rebuilt_on_demand(tmp_path: P
         assert searcher.reconcile([baseline()], WIDE) == []
 
 
+def test_a_trial_that_was_shown_and_never_written_down_is_no_other_study(tmp_path: Path) -> None:
+    """It is closed there with its parameters, once; its number is not given again, and the study goes on."""
+    config = result(1, {"limit": 64}, measured(5.0)).config
+    with Searcher.open("s", tmp_path / "study.db", STRATEGY) as searcher:
+        searcher.tell(baseline(), WIDE)
+        searcher.begin(1, config, WIDE)
+    for _ in range(2):
+        with Searcher.open("s", tmp_path / "study.db", STRATEGY) as searcher:
+            searcher.reconcile([baseline()], WIDE)
+            assert searcher.next_number == 2
+
+
 def test_a_database_that_is_locked_for_a_while_costs_nothing(tmp_path: Path) -> None:
     """The night goes on, says what is wrong, and the next tell completes what was missed."""
     path = tmp_path / "study.db"
