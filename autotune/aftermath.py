@@ -9,7 +9,7 @@ from autotune.rig import now_text
 from autotune.server.process import ServerIdentity
 from autotune.server.proctable import boot_id
 from autotune.study.record import Begun, Records, read_record
-from autotune.values import Config, Diagnosis, Infeasible, Interrupted, Outcome, Timings, TrialResult
+from autotune.values import Config, Diagnosis, Infeasible, Interrupted, Outcome, TrialResult
 
 CUT_OFF = "the tuner was ended before this trial was settled"
 RESTARTED = "the machine was restarted while this trial ran"
@@ -37,15 +37,7 @@ def verdict(records: Records, begun: Begun) -> TrialResult:
     kept = records.kept(begun.number)
     if kept is not None:
         return kept
-    return TrialResult(
-        number=begun.number,
-        config=begun.config,
-        outcome=_verdict(begun, records.results(), _restarted(records, begun.number)),
-        timings=Timings(),
-        started_at=begun.started_at,
-        finished_at=now_text(),
-        repeat_of=begun.repeat_of,
-    )
+    return begun.unmeasured(_verdict(begun, records.results(), _restarted(records, begun.number)), now_text())
 
 
 def _verdict(begun: Begun, results: Sequence[TrialResult], restarted: bool) -> Outcome:

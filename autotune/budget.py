@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from datetime import datetime
+from typing import Protocol
 
-from autotune.values import Infeasible, Measured, Refused, TrialResult, Value
+from autotune.values import Config, Infeasible, Measured, Refused, TrialResult, Value
 
 RESERVE = 1.1
 """A trial is begun only where its expected time fits this many times into what is left."""
@@ -16,9 +16,19 @@ STARTS_PER_TRIAL = 3
 """A search that only repeats the baseline ends at this many starts for each trial of its budget."""
 
 
-def is_trial(result: TrialResult) -> bool:
+class Start(Protocol):
+    """A start of a server, settled or not."""
+
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def repeat_of(self) -> int | None: ...
+
+
+def is_trial(start: Start) -> bool:
     """Whether it counts against the number of trials: all but further starts of the baseline."""
-    return result.repeat_of is None or bool(result.config.params)
+    return start.repeat_of is None or bool(start.config.params)
 
 
 class Standing(Value, frozen=True, kw_only=True):
@@ -36,16 +46,13 @@ class Standing(Value, frozen=True, kw_only=True):
     starts: int = 0
 
     @classmethod
-    def of(cls, results: Sequence[TrialResult], running: Sequence[bool] = ()) -> Standing:
-        """Time spent and time to expect, learned from the trials themselves.
-
-        ``running`` says of each trial that runs now whether it counts against the number of trials.
-        """
+    def of(cls, results: Sequence[TrialResult], running: Sequence[Start] = ()) -> Standing:
+        """Time spent and time to expect, learned from the trials themselves; ``running`` are those that run now."""
         measured = [r.timings for r in results if isinstance(r.outcome, Measured)]
         # The first start of a night compiles and reads cold files: later ones are the better guide.
         recent = measured[1:][-RECENT:] or measured
         return cls(
-            settled=sum(map(is_trial, results)) + sum(running),
+            settled=sum(map(is_trial, (*results, *running))),
             spent_s=busy_s(results),
             trial_s=sum(t.total_s for t in recent) / len(recent) if recent else None,
             start_s=sum(t.total_s - t.live_s for t in recent) / len(recent) if recent else None,
@@ -55,19 +62,12 @@ class Standing(Value, frozen=True, kw_only=True):
 
 def busy_s(results: Sequence[TrialResult]) -> float:
     """Seconds in which at least one of these trials ran; those without a time of day are added as they are."""
-    timed = sorted((at_s, at_s + r.timings.total_s) for r in results if (at_s := _began_s(r)) is not None)
-    total, end_s = sum(r.timings.total_s for r in results if _began_s(r) is None), -math.inf
+    timed = sorted((at_s, at_s + r.timings.total_s) for r in results if (at_s := r.began_s) is not None)
+    total, end_s = sum(r.timings.total_s for r in results if r.began_s is None), -math.inf
     for begin_s, finish_s in timed:
         total += max(0.0, finish_s - max(begin_s, end_s))
         end_s = max(end_s, finish_s)
     return total
-
-
-def _began_s(result: TrialResult) -> float | None:
-    try:
-        return datetime.fromisoformat(result.started_at).timestamp()
-    except (ValueError, OverflowError):
-        return None
 
 
 def eta_s(standing: Standing, trials: int, starts_after: int = 0, at_once: int = 1) -> float | None:

@@ -23,10 +23,10 @@ from autotune.night import Night
 from autotune.rig import Rig, now_text
 from autotune.standing import baseline_of, settled
 from autotune.study.folder import StudyFolder, fresh_name
-from autotune.study.record import Begun, Records, read_record, write_record
+from autotune.study.record import Records, read_record, write_record
 from autotune.study.rules import parse_duration
 from autotune.trial import Ticket
-from autotune.values import Interrupted, Refused, Timings, TrialResult, Value
+from autotune.values import Interrupted, Refused, TrialResult, Value
 from autotune.verdict.schedule import Schedule, Slot, plan_schedule
 
 PROMPTS = 1
@@ -147,19 +147,15 @@ def _next_slot(plan: ConfirmationPlan, records: Records, running: Sequence[Ticke
 
 def _under_way(ticket: Ticket) -> TrialResult:
     """Stands for a start that will have some result."""
-    outcome, took = Refused(findings=()), Timings()
-    return TrialResult(
-        number=ticket.number, config=ticket.config, outcome=outcome, timings=took, started_at="", finished_at=""
-    )
+    return ticket.begun("").unmeasured(Refused(findings=()), "")
 
 
 def _begin_slot(rig: Rig, plan: ConfirmationPlan, slot: Slot, crew: Crew) -> None:
     arm = plan.arms[slot.arm]
-    number = rig.records.next_number()
-    begun = Begun(number=number, config=arm.config, started_at=now_text(), repeat_of=arm.trial)
-    rig.records.begin_trial(begun)
-    rig.say(TrialStarted(number=number, role="confirm", config=arm.config, where=crew.place))
-    crew.start(Ticket(number=number, config=arm.config, role="confirm", repeat_of=arm.trial))
+    ticket = Ticket(number=rig.records.next_number(), config=arm.config, role="confirm", repeat_of=arm.trial)
+    rig.records.begin_trial(ticket.begun(now_text()))
+    rig.say(TrialStarted(number=ticket.number, role=ticket.role, config=ticket.config, where=crew.place))
+    crew.start(ticket)
 
 
 def _settle(rig: Rig, crew: Crew) -> TrialResult:

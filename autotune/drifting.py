@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 
 import msgspec
 import numpy as np
@@ -73,7 +72,7 @@ def baseline_starts(results: Sequence[TrialResult]) -> tuple[BaselineStart, ...]
         for r in results
         if not r.config.params and isinstance(r.outcome, Measured) and not r.outcome.stopped_early
         if bool(r.beside) == side_by_side
-        if (at_s := _time_s(r)) is not None and r.outcome.score.value > 0
+        if (at_s := r.began_s) is not None and r.outcome.score.value > 0
     ]
     return tuple(sorted(found, key=lambda s: s.at_s))
 
@@ -99,7 +98,7 @@ def record_of(seen: Steadied) -> DriftRecord:
 
 
 def _corrected(result: TrialResult, starts: Sequence[BaselineStart], noise: NoiseModel) -> TrialResult:
-    outcome, at_s = result.outcome, _time_s(result)
+    outcome, at_s = result.outcome, result.began_s
     if not isinstance(outcome, Measured) or at_s is None or outcome.score.value <= 0:
         return result
     score = outcome.score
@@ -110,10 +109,3 @@ def _corrected(result: TrialResult, starts: Sequence[BaselineStart], noise: Nois
     stderr = value * (added + (score.stderr / score.value) ** 2) ** 0.5
     moved = msgspec.structs.replace(score, value=value, stderr=stderr)
     return msgspec.structs.replace(result, outcome=msgspec.structs.replace(outcome, score=moved))
-
-
-def _time_s(result: TrialResult) -> float | None:
-    try:
-        return datetime.fromisoformat(result.started_at).timestamp()
-    except (ValueError, OverflowError):
-        return None

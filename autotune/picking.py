@@ -31,7 +31,7 @@ def pick(night: Night, running: Sequence[Ticket], baseline: TrialResult, region:
     Raises NightStopped where trial after trial fails in one way.
     """
     budget, results = night.brief.study.budget, settled(night.records.results())
-    standing = Standing.of(results, [_counts(ticket) for ticket in running])
+    standing = Standing.of(results, running)
     wish = night.rig.waiting.cancel.reason()
     if reason := wish or why_stop(standing, budget.trials, parse_duration(budget.wall_clock), reserve_s(night)):
         return Searched(reason=reason)
@@ -46,11 +46,6 @@ def pick(night: Night, running: Sequence[Ticket], baseline: TrialResult, region:
 def again(night: Night, baseline: TrialResult) -> Ticket:
     """One more start of the baseline."""
     return Ticket(number=night.searcher.next_number, config=BASELINE, role="repeat", repeat_of=baseline.number)
-
-
-def _counts(ticket: Ticket) -> bool:
-    """Whether a trial counts against the number of trials, see ``budget.is_trial``."""
-    return ticket.repeat_of is None or bool(ticket.config.params)
 
 
 def _next(night: Night, running: Sequence[Ticket], baseline: TrialResult, region: Region) -> Ticket | None:

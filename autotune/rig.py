@@ -38,7 +38,7 @@ class Rig(msgspec.Struct, frozen=True, kw_only=True):
     ``gpu_baseline`` maps devices to the bytes used before the night's first server. ``prompts`` tells the loads of
     the search (0) and of the confirmation (1) apart, so that no prompt is ever sent twice. ``gates`` are the limits
     beyond which a load is no measurement. ``fixed`` is what every start runs, whatever its configuration.
-    beyond which a load is no measurement. ``dataset`` is the folder of the stored dataset, empty where there is none.
+    ``dataset`` is the folder of the stored dataset, empty where there is none.
     ``slots`` are the parts of the host that one trial each may get, ``slot`` the one that this rig has; ``beside`` says
     that trials run in the others at the same time. ``cluster`` is the address of the Ray cluster that runs the trials.
     """

@@ -5,6 +5,7 @@ Units are in the names: ``_s`` seconds, ``_tok_s`` tokens per second, ``_tokens`
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Literal
 
 import msgspec
@@ -250,3 +251,11 @@ class TrialResult(Value, frozen=True, kw_only=True):
     finished_at: str
     repeat_of: int | None = None
     beside: int = 0
+
+    @property
+    def began_s(self) -> float | None:
+        """When it began, in seconds since 1970; None where no time is on record."""
+        try:
+            return datetime.fromisoformat(self.started_at).timestamp()
+        except (ValueError, OverflowError):
+            return None

@@ -22,7 +22,7 @@ from autotune.rig import Rig, now_text
 from autotune.server.cancel import Waiting
 from autotune.study.folder import StudyFolder, fresh_name
 from autotune.study.lock import study_lock
-from autotune.study.record import Begun, Records
+from autotune.study.record import Records
 from autotune.trial import Ticket, run_trial
 from autotune.values import Config, Infeasible, Interrupted, LaunchPlan, Measured, Outcome, Refused, Value
 from autotune.verdict.promise import Comparison, Promise, compare, read_promise, read_score
@@ -196,7 +196,7 @@ def _rig(errand: Errand, say: Listener, waiting: Waiting) -> tuple[Rig, int]:
 
 def _run(rig: Rig, errand: Errand, number: int) -> Outcome:
     ticket = Ticket(number=number, config=Config(params={}), role="confirm")
-    rig.records.begin_trial(Begun(number=number, config=ticket.config, started_at=now_text()))
+    rig.records.begin_trial(ticket.begun(now_text()))
     rig.say(TrialStarted(number=number, role=f"of {errand.ask.script.name}", config=ticket.config))
     return rig.records.settle(run_trial(rig, ticket)).outcome
 

@@ -29,7 +29,7 @@ from autotune.standing import baseline_of, settled
 from autotune.study.manifest import differences, fingerprint
 from autotune.trial import Ticket
 from autotune.tune import announce, confirm_found, farewell, greet, in_words, look_at
-from autotune.values import Interrupted, Measured, Timings, TrialResult
+from autotune.values import Interrupted, Measured
 
 GPU_FACT = "found.gpu:"
 
@@ -107,7 +107,7 @@ def _run(shared: Shared, ticket: Ticket) -> None:
         result = crew.wait()
     except NightStopped as error:
         # What is wrong with this host is not wrong with others.
-        shared.settle(_given_up(ticket, str(error), began_at))
+        shared.settle(ticket.begun(began_at).unmeasured(Interrupted(reason=str(error)), now_text()))
         raise
     if not shared.settle(result):
         return
@@ -116,18 +116,6 @@ def _run(shared: Shared, ticket: Ticket) -> None:
     if ticket.role == "baseline" and not isinstance(result.outcome, Measured | Interrupted):
         raise NightStopped(f"the baseline cannot be measured: {in_words(result)}")
     look_at(night, result, earlier)
-
-
-def _given_up(ticket: Ticket, reason: str, began_at: str) -> TrialResult:
-    return TrialResult(
-        number=ticket.number,
-        config=ticket.config,
-        outcome=Interrupted(reason=reason),
-        timings=Timings(),
-        started_at=began_at,
-        finished_at=now_text(),
-        repeat_of=ticket.repeat_of,
-    )
 
 
 def _confirm(shared: Shared, searched: Searched) -> None:

@@ -19,7 +19,7 @@ from autotune.fleet.tables import claims, connect, create, database_calls, studi
 from autotune.rig import now_text
 from autotune.search.region import Region
 from autotune.trial import Ticket
-from autotune.values import Config, Interrupted, LaunchPlan, Timings, TrialResult, Value
+from autotune.values import Config, Interrupted, LaunchPlan, TrialResult, Value
 
 SHARED = "postgresql"
 """How the URL of a database begins that several hosts can share."""
@@ -146,7 +146,8 @@ class Held:
                 self.connection.execute(sa.delete(claims).where(self._own, claims.c.number == CONFIRMATION))
                 continue
             reason = LOST.format(claim.worker, self._lease.total_seconds())
-            self._put(claim.number, {"result": _text(_interrupted(claim, reason))})
+            result = claim.ticket.begun(claim.began_at).unmeasured(Interrupted(reason=reason), now_text())
+            self._put(claim.number, {"result": _text(result)})
         return lost
 
     def told_after(self, place: int) -> list[Told]:
@@ -239,18 +240,6 @@ def _claim(row: sa.Row[tuple[sa.Row[tuple[object, ...]], ...]]) -> Claim:
         began_at=row.began_at,
         repeat_of=row.repeat_of,
         left_s=float(row.left_s),
-    )
-
-
-def _interrupted(claim: Claim, reason: str) -> TrialResult:
-    return TrialResult(
-        number=claim.number,
-        config=claim.config,
-        outcome=Interrupted(reason=reason),
-        timings=Timings(),
-        started_at=claim.began_at,
-        finished_at=now_text(),
-        repeat_of=claim.repeat_of,
     )
 
 

@@ -16,13 +16,14 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from autotune.errors import InputError, NightStopped
 from autotune.events import Event, Note, TrialPlaced
+from autotune.fleet.crew import Several
 from autotune.fleet.parcel import Homecoming, Parcel, pack, reap, run_parcel, to_bytes, unpack
 from autotune.guidance import NO_GUIDE, Guide
 from autotune.rig import Rig, now_text
 from autotune.study.file import Resources, Study
-from autotune.study.record import Begun, read_record, write_record
+from autotune.study.record import read_record, write_record
 from autotune.trial import Ticket
-from autotune.values import Diagnosis, Infeasible, Interrupted, Outcome, Timings, TrialResult
+from autotune.values import Diagnosis, Infeasible, Interrupted, Outcome, TrialResult
 
 POLL_S = 0.5
 LOST = "its worker or its node was lost"
@@ -68,7 +69,7 @@ def _reap_there(study: bytes, study_id: str, newest: int) -> int:
     return report.terminated + report.killed
 
 
-class RayCrew:
+class RayCrew(Several[Any]):
     """One trial in each place of a cluster that ``resources`` finds room for."""
 
     def __init__(self, rig: Rig, address: str, *, alone: bool = False) -> None:
@@ -76,6 +77,7 @@ class RayCrew:
 
         Raises InputError when there is none, or no node has room for a trial.
         """
+        super().__init__()
         self._rig = rig
         _connect(address)
         self._demand = demand(rig.study.resources)
@@ -88,9 +90,6 @@ class RayCrew:
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         self._board: Any = ray.remote(num_cpus=0)(Bulletin).options(scheduling_strategy=here).remote()
         self._dataset = pack(Path(rig.dataset), set()) if rig.dataset else b""
-        self._jobs: dict[Any, Ticket] = {}
-        self._beside: dict[int, int] = {}
-        self._broken: NightStopped | None = None
         self._ending = False
         self._reap()
 
@@ -99,20 +98,12 @@ class RayCrew:
         return self._size
 
     @property
-    def running(self) -> tuple[Ticket, ...]:
-        return tuple(self._jobs.values())
-
-    @property
-    def room(self) -> bool:
-        return len(self._jobs) < self._size and self._broken is None
-
-    @property
     def place(self) -> str:
         return "waiting for a node"
 
     def start(self, ticket: Ticket, guide: Guide = NO_GUIDE) -> None:
         """Submit ``ticket``. A guide does not travel: the trials of a cluster are measured and no more."""
-        under_way = (*(other.number for other in self._jobs.values()), ticket.number)
+        under_way = (*(other.number for other in self.running), ticket.number)
         parcel = Parcel(
             study=self._rig.study,
             study_id=self._rig.study_id,
@@ -126,29 +117,7 @@ class RayCrew:
             under_way=under_way,
         )
         job = _run_there.options(**self._demand, max_retries=0).remote(to_bytes(parcel), self._board)
-        self._jobs[job] = ticket
-        for number in under_way:
-            self._beside[number] = max(self._beside.get(number, 0), len(under_way) - 1)
-
-    def wait(self) -> TrialResult:
-        """See ``Crew.wait``."""
-        while self._jobs:
-            self._tell()
-            if reason := self._rig.waiting.cancel.reason():
-                self.end(reason)
-            done, _ = ray.wait(list(self._jobs), num_returns=1, timeout=POLL_S)
-            self._rig.waiting.pause(0.0)  # a sign of life
-            for job in done:
-                ticket = self._jobs.pop(job)
-                try:
-                    result = self._come_home(job, ticket)
-                except NightStopped as error:
-                    self._broken = self._broken or error
-                    self.end(f"another trial stopped the night: {error}")
-                    continue
-                return msgspec.structs.replace(result, beside=self._beside.pop(ticket.number, 0))
-        assert self._broken is not None
-        raise self._broken
+        self._add(job, ticket)
 
     def end(self, reason: str) -> None:
         """See ``Crew.end``: each task is interrupted, and stops its server before it ends."""
@@ -171,11 +140,19 @@ class RayCrew:
         self._reap()
         ray.kill(self._board)
 
+    def _done(self) -> Any | None:
+        self._tell()
+        if reason := self._rig.waiting.cancel.reason():
+            self.end(reason)
+        done, _ = ray.wait(list(self._jobs), num_returns=1, timeout=POLL_S)
+        self._rig.waiting.pause(0.0)  # a sign of life
+        return done[0] if done else None
+
     def _tell(self) -> None:
         for data in ray.get(self._board.take.remote()):
             self._rig.say(msgspec.msgpack.decode(data, type=Event))
 
-    def _come_home(self, job: Any, ticket: Ticket) -> TrialResult:
+    def _result(self, job: Any, ticket: Ticket) -> TrialResult:
         try:
             home = msgspec.msgpack.decode(ray.get(job), type=Homecoming)
         except TaskCancelledError:
@@ -203,18 +180,8 @@ class RayCrew:
         return Interrupted(reason=reason)
 
     def _without(self, ticket: Ticket, outcome: Outcome) -> TrialResult:
-        begun = self._rig.records.begun(ticket.number) or Begun(
-            number=ticket.number, config=ticket.config, started_at=now_text()
-        )
-        return TrialResult(
-            number=ticket.number,
-            config=ticket.config,
-            outcome=outcome,
-            timings=Timings(),
-            started_at=begun.started_at,
-            finished_at=now_text(),
-            repeat_of=ticket.repeat_of,
-        )
+        begun = self._rig.records.begun(ticket.number) or ticket.begun(now_text())
+        return begun.unmeasured(outcome, now_text())
 
     def _check_hardware(self, home: Homecoming) -> None:
         """The first trial's hardware is the study's. Raises NightStopped for another kind where it may not be mixed."""

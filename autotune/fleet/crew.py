@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from types import TracebackType
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -21,6 +22,8 @@ from autotune.server.gpu import GpuProbe
 from autotune.study.file import Study
 from autotune.trial import Ticket, run_trial
 from autotune.values import TrialResult
+
+Job = TypeVar("Job")
 
 
 class Crew(Protocol):
@@ -87,6 +90,60 @@ class Alone:
         self._work = None
 
 
+class Several(ABC, Generic[Job]):
+    """The books of a crew with several places: whose job is whose, how many ran at its side, and what broke."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[Job, Ticket] = {}
+        self._beside: dict[int, int] = {}
+        self._broken: NightStopped | None = None
+
+    @property
+    @abstractmethod
+    def size(self) -> int: ...
+
+    @property
+    def running(self) -> tuple[Ticket, ...]:
+        return tuple(self._jobs.values())
+
+    @property
+    def room(self) -> bool:
+        return len(self._jobs) < self.size and self._broken is None
+
+    def wait(self) -> TrialResult:
+        """See ``Crew.wait``."""
+        while self._jobs:
+            if (job := self._done()) is None:
+                continue
+            ticket = self._jobs.pop(job)
+            beside = self._beside.pop(ticket.number)
+            try:
+                return msgspec.structs.replace(self._result(job, ticket), beside=beside)
+            except NightStopped as error:
+                self._broken = self._broken or error
+                self.end(f"another trial stopped the night: {error}")
+        assert self._broken is not None
+        raise self._broken
+
+    @abstractmethod
+    def end(self, reason: str) -> None:
+        """See ``Crew.end``."""
+
+    def _add(self, job: Job, ticket: Ticket) -> None:
+        """``job`` runs that ticket from now on."""
+        self._jobs[job] = ticket
+        for each in self.running:
+            self._beside[each.number] = max(self._beside.get(each.number, 0), len(self._jobs) - 1)
+
+    @abstractmethod
+    def _done(self) -> Job | None:
+        """Wait a while for a job to end; None: none has."""
+
+    @abstractmethod
+    def _result(self, job: Job, ticket: Ticket) -> TrialResult:
+        """What a job brought that has ended. Raises NightStopped."""
+
+
 class EitherCancel:
     """Wishes to end from outside, or from within the crew."""
 
@@ -103,30 +160,21 @@ class EitherCancel:
         return self._outer.urgent()
 
 
-class SlotCrew:
+class SlotCrew(Several[Future[TrialResult]]):
     """One trial in each slot of this host, each in a thread bound to the slot's processors."""
 
     def __init__(self, rigs: Sequence[Rig]) -> None:
         """One rig a slot, see ``in_slot``."""
+        super().__init__()
         self._flag = CancelFlag()
         self._rigs = [_cancelled_by(rig, self._flag) for rig in rigs]
         self._free = list(range(len(rigs)))[::-1]
-        self._jobs: dict[concurrent.futures.Future[TrialResult], tuple[int, Ticket]] = {}
-        self._beside: dict[int, int] = {}
-        self._broken: NightStopped | None = None
-        self._pool = concurrent.futures.ThreadPoolExecutor(len(rigs), thread_name_prefix="slot")
+        self._places: dict[Future[TrialResult], int] = {}
+        self._pool = ThreadPoolExecutor(len(rigs), thread_name_prefix="slot")
 
     @property
     def size(self) -> int:
         return len(self._rigs)
-
-    @property
-    def running(self) -> tuple[Ticket, ...]:
-        return tuple(ticket for _, ticket in self._jobs.values())
-
-    @property
-    def room(self) -> bool:
-        return bool(self._free) and self._broken is None
 
     @property
     def place(self) -> str:
@@ -135,25 +183,17 @@ class SlotCrew:
     def start(self, ticket: Ticket, guide: Guide = NO_GUIDE) -> None:
         """Begin ``ticket`` in a free slot."""
         place = self._free.pop()
-        self._jobs[self._pool.submit(_bound, self._rigs[place], ticket, guide)] = (place, ticket)
-        for other in self.running:
-            self._beside[other.number] = max(self._beside.get(other.number, 0), len(self._jobs) - 1)
+        job = self._pool.submit(_bound, self._rigs[place], ticket, guide)
+        self._places[job] = place
+        self._add(job, ticket)
 
-    def wait(self) -> TrialResult:
-        """See ``Crew.wait``."""
-        while self._jobs:
-            done, _ = concurrent.futures.wait(self._jobs, return_when=concurrent.futures.FIRST_COMPLETED)
-            job = min(done, key=lambda each: self._jobs[each][1].number)
-            place, ticket = self._jobs.pop(job)
-            self._free.append(place)
-            beside = self._beside.pop(ticket.number)
-            try:
-                return msgspec.structs.replace(job.result(), beside=beside)
-            except NightStopped as error:
-                self._broken = self._broken or error
-                self._flag.cancel(f"another slot stopped the night: {error}")
-        assert self._broken is not None
-        raise self._broken
+    def _done(self) -> Future[TrialResult]:
+        done, _ = wait(self._jobs, return_when=FIRST_COMPLETED)
+        return min(done, key=lambda job: self._jobs[job].number)
+
+    def _result(self, job: Future[TrialResult], ticket: Ticket) -> TrialResult:
+        self._free.append(self._places.pop(job))
+        return job.result()
 
     def end(self, reason: str) -> None:
         """See ``Crew.end``."""

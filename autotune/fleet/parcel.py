@@ -22,7 +22,7 @@ from autotune.server.stop import StopLimits, StopReport, reap_orphans
 from autotune.space.parameters import Space
 from autotune.study.file import Study
 from autotune.study.folder import StudyFolder
-from autotune.study.record import Begun, Records
+from autotune.study.record import Records
 from autotune.trial import Ticket, run_trial
 from autotune.values import TrialResult, Value
 
@@ -64,7 +64,7 @@ def run_parcel(parcel: Parcel, say: Listener) -> Homecoming:
     reap(parcel.study, parcel.study_id, max(parcel.under_way, default=-1), parcel.under_way)
     with tempfile.TemporaryDirectory(prefix="autotune-") as name:
         rig = _rig(parcel, Path(name), say)
-        rig.records.begin_trial(Begun(number=parcel.ticket.number, config=parcel.ticket.config, started_at=""))
+        rig.records.begin_trial(parcel.ticket.begun(""))
         result = run_trial(rig, parcel.ticket)
         files = pack(rig.records.trial(parcel.ticket.number).root, leave={"config.json", "result.json"})
         return Homecoming(result=result, host=platform.node(), hardware=hardware(rig), files=files)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from autotune.report.facts import Facts
 from autotune.spending import where_time_went as spending
 from autotune.values import Measured, TrialResult, Value
@@ -36,7 +34,4 @@ def baselines(facts: Facts) -> list[BaselineSeen]:
 
 
 def _when(result: TrialResult) -> float:
-    try:
-        return datetime.fromisoformat(result.started_at).timestamp()
-    except ValueError:
-        return 0.0
+    return result.began_s or 0.0

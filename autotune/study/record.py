@@ -25,6 +25,7 @@ from autotune.values import (
     LiveFigures,
     Measured,
     Measurement,
+    Outcome,
     Refused,
     Timings,
     TrialResult,
@@ -42,6 +43,18 @@ class Begun(Value, frozen=True, kw_only=True):
     config: Config
     started_at: str
     repeat_of: int | None = None
+
+    def unmeasured(self, outcome: Outcome, now: str) -> TrialResult:
+        """The trial with an outcome that took no time of its own, such as ``Interrupted``."""
+        return TrialResult(
+            number=self.number,
+            config=self.config,
+            outcome=outcome,
+            timings=Timings(),
+            started_at=self.started_at,
+            finished_at=now,
+            repeat_of=self.repeat_of,
+        )
 
 
 class Records:
@@ -133,20 +146,7 @@ class Records:
         nothing says that they may still run.
         """
         self.settle_kept()
-        return [
-            self.settle(
-                TrialResult(
-                    number=begun.number,
-                    config=begun.config,
-                    outcome=Interrupted(reason=reason),
-                    timings=Timings(),
-                    started_at=begun.started_at,
-                    finished_at=now,
-                    repeat_of=begun.repeat_of,
-                )
-            )
-            for begun in self.interrupted()
-        ]
+        return [self.settle(begun.unmeasured(Interrupted(reason=reason), now)) for begun in self.interrupted()]
 
 
 def write_record(path: Path, value: object) -> None:
