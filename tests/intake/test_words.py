@@ -54,7 +54,7 @@ SCRIPTS = (
     'server "$@" tail',
     'EXTRA="--a 1 --b"\nserver pre$EXTRA"$EXTRA"',
     'server --json \'{"a": "b c", "d": [1]}\'',
-    "server > log.txt 2>&1 --after",
+    "server --before 2> /dev/null",
     'server é漢 "é $GIVEN 漢"',
     "server a#b '#c'",
     'server "multi\nline"',
