@@ -133,7 +133,7 @@ def read_brief(path: Path, name: str = "") -> Brief:
     study = load_study(path, known_names())
     if name:
         study = msgspec.structs.replace(study, name=name)
-    speaker = engine(study.engine.kind).for_study(study.engine)
+    speaker = engine(study.engine.kind).for_study(study)
     if not study.space.file and study.engine.kind == "command":
         raise InputError(f"{path.name}: space.file is missing; the engine 'command' has no search space of its own")
     space = load_space(study.space.file or study.engine.kind, beside=path)

@@ -85,7 +85,8 @@ def _completed(answer: dict[str, Any]) -> bool:
     usage = answer.get("usage")
     if isinstance(usage, dict) and (tokens := whole(usage.get("completion_tokens"))) is not None:
         return tokens > 0
-    return bool(choice.get("text"))
+    message = choice.get("message")
+    return bool(choice.get("text") or (isinstance(message, dict) and message.get("content")))
 
 
 def _aborted(reason: object) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
-from autotune.study.file import EngineSpec, ModelSpec
+from autotune.study.file import EngineSpec, ModelSpec, Study
 from autotune.values import Config, Effective, LaunchPlan, ParamValue, Value
 
 Fetch = Callable[[str], tuple[int, bytes]]
@@ -66,7 +66,7 @@ class Engine(Protocol):
         """The name that a study writes under ``[engine] kind``."""
         ...
 
-    def for_study(self, spec: EngineSpec) -> Engine:
+    def for_study(self, study: Study) -> Engine:
         """The engine as this study describes it: itself, where a study can tell it nothing. Raises InputError."""
         ...
 

@@ -9,6 +9,7 @@ the flag before it too. Parameters without a placeholder are appended as flags.
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import sys
 from collections.abc import Sequence
@@ -20,27 +21,29 @@ from autotune.engines.argv import PLACEHOLDER, flag_name, render, require_comman
 from autotune.engines.base import Counters, Fetch, Request, Where
 from autotune.engines.plans import FixedLimit, changed, finish, model_name, said
 from autotune.engines.told import Told, told, told_counters, with_told
-from autotune.engines.vllm import VLLM, completion, vllm_counters
+from autotune.engines.vllm import PROBE_TOKENS, VLLM, completion, vllm_counters
 from autotune.errors import InputError
-from autotune.study.file import EngineSpec, ModelSpec
+from autotune.study.file import EngineSpec, ModelSpec, Study
+from autotune.study.workload import Route
 from autotune.values import Config, Effective, LaunchPlan, ParamValue
 
 _SLOTS = re.compile(r"n_slots = (\d+)(?:, n_ctx_slot = (\d+))?")
 
 
 class Command(FixedLimit):
-    """The engine ``command``. It reads back what SGLang, vLLM and llama.cpp publish, where it finds that, and from the
-    places that a study names.
+    """The engine ``command``. It asks for its first tokens by the route that the load will take, and reads back what
+    SGLang, vLLM and llama.cpp publish, where it finds that, and from the places that a study names.
     """
 
     kind = "command"
 
-    def __init__(self, said: Told | None = None) -> None:
+    def __init__(self, said: Told | None = None, route: Route = "completions") -> None:
         self._told = said or Told()
+        self._route = route
 
-    def for_study(self, spec: EngineSpec) -> Command:
+    def for_study(self, study: Study) -> Command:
         """See ``Engine.for_study``. Raises InputError for places that cannot be read."""
-        return Command(told(spec))
+        return Command(told(study.engine), study.workload.route)
 
     def launch_plan(
         self, spec: EngineSpec, model: ModelSpec, flags: Sequence[tuple[str, ParamValue]], where: Where
@@ -58,7 +61,13 @@ class Command(FixedLimit):
 
     def probe(self, plan: LaunchPlan, token_ids: Sequence[int]) -> Request:
         """See ``Engine.probe``."""
-        return completion(plan.model_name, token_ids, ignore_eos=False)
+        match self._route:
+            case "generate":
+                return sglang.SGLang().probe(plan, token_ids)
+            case "completions":
+                return completion(plan.model_name, token_ids, ignore_eos=False)
+            case "chat":
+                return _chat(plan.model_name, token_ids)
 
     def is_ready(self, status: int, body: bytes) -> bool:
         """See ``Engine.is_ready``."""
@@ -96,6 +105,13 @@ def _known_effective(fetch: Fetch, log_text: str, names: Sequence[str]) -> Effec
         return _llama(props)
     found = VLLM().effective(fetch, log_text, names)
     return found if found.source != "none" else _llama_log(log_text)
+
+
+def _chat(name: str, token_ids: Sequence[int]) -> Request:
+    """A small generation by the chat route, which takes no token ids: their digits are a fresh text."""
+    message = {"role": "user", "content": " ".join(map(str, token_ids))}
+    body = {"model": name, "messages": [message], "max_tokens": PROBE_TOKENS, "temperature": 0.0, "stream": False}
+    return Request(method="POST", path="/v1/chat/completions", body=json.dumps(body))
 
 
 def word_of(flag: str) -> str:

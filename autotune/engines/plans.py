@@ -10,14 +10,14 @@ from autotune.engines.argv import require_command, substitute, value_of
 from autotune.engines.base import Fetch, Request, Where
 from autotune.errors import InputError
 from autotune.study.environment import is_name
-from autotune.study.file import EngineSpec, ModelSpec
+from autotune.study.file import EngineSpec, ModelSpec, Study
 from autotune.values import Config, LaunchPlan, ParamValue
 
 
 class FixedLimit:
     """The part of an engine whose running limit cannot be changed while it serves, and that a study tells nothing."""
 
-    def for_study(self, spec: EngineSpec) -> Self:
+    def for_study(self, study: Study) -> Self:
         """See ``Engine.for_study``: itself."""
         return self
 

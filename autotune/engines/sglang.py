@@ -16,7 +16,7 @@ from autotune.engines.answers import generated, get_json, get_text, json_value, 
 from autotune.engines.argv import with_flags
 from autotune.engines.base import Counters, Fetch, Request, Where
 from autotune.engines.plans import base_command, changed, finish, model_name, said
-from autotune.study.file import EngineSpec, ModelSpec
+from autotune.study.file import EngineSpec, ModelSpec, Study
 from autotune.values import Config, Effective, LaunchPlan, ParamValue
 
 ALIASES = (
@@ -38,7 +38,7 @@ class SGLang:
     kind = "sglang"
     live_parameter = RUNNING
 
-    def for_study(self, spec: EngineSpec) -> SGLang:
+    def for_study(self, study: Study) -> SGLang:
         """See ``Engine.for_study``: itself."""
         return self
 

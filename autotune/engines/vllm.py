@@ -28,7 +28,7 @@ ALIASES = (
 RUNNING = "max_num_seqs"
 GRAPH = "max_cudagraph_capture_size"
 API_KEY = "VLLM_API_KEY"
-_PROBE_TOKENS = 4
+PROBE_TOKENS = 4
 _SECTIONS = ("scheduler_config", "cache_config", "compilation_config", "parallel_config", "model_config")
 
 _KV_SIZE = re.compile(r"(?:EngineCore(_DP\d+)?[^\n]*?)?[GC]PU KV cache size: ([\d,]+) tokens")
@@ -91,7 +91,7 @@ class VLLM(FixedLimit):
 
 def completion(name: str, token_ids: Sequence[int], ignore_eos: bool) -> Request:
     """A small generation by the OpenAI route. ``ignore_eos`` is not of that API: some servers refuse it."""
-    body: dict[str, Any] = {"model": name, "prompt": list(token_ids), "max_tokens": _PROBE_TOKENS, "temperature": 0.0}
+    body: dict[str, Any] = {"model": name, "prompt": list(token_ids), "max_tokens": PROBE_TOKENS, "temperature": 0.0}
     body |= {"stream": False} | ({"ignore_eos": True} if ignore_eos else {})
     return Request(method="POST", path="/v1/completions", body=json.dumps(body))
 

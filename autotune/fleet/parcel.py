@@ -134,7 +134,7 @@ def _rig(parcel: Parcel, root: Path, say: Listener) -> Rig:
     return Rig(
         study=study,
         study_id=parcel.study_id,
-        engine=engine(study.engine.kind),
+        engine=engine(study.engine.kind).for_study(study),
         space=parcel.space,
         version=parcel.version,
         searched=parcel.searched,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from autotune.engines import Where
 from autotune.engines.command import Command
 from autotune.errors import InputError
-from autotune.study.file import EngineSpec, ModelSpec
+from autotune.study.file import EngineSpec, ModelSpec, Study
+from autotune.study.workload import Route, Workload
 from autotune.values import ParamValue
 from tests.engines_unit.recorded import LLAMA_METRICS, LLAMA_PROPS, SGLANG_INFO, VLLM_METRICS, answering
 
@@ -86,3 +88,28 @@ def test_the_probe_asks_nothing_beyond_the_api() -> None:
         EngineSpec(kind="command", command=["s", "{port}"]), ModelSpec(), [], Where(host="h", port=1)
     )
     assert "ignore_eos" not in ENGINE.probe(plan, [1]).body
+
+
+@pytest.mark.parametrize(
+    ("route", "path", "asked"),
+    [
+        ("generate", "/generate", {"input_ids": [7, 9]}),
+        ("completions", "/v1/completions", {"prompt": [7, 9]}),
+        ("chat", "/v1/chat/completions", {"messages": [{"role": "user", "content": "7 9"}]}),
+    ],
+)
+def test_the_probe_takes_the_route_of_the_load(route: Route, path: str, asked: dict[str, object]) -> None:
+    """A server need not have more than the route that it is measured by."""
+    spec = EngineSpec(kind="command", command=["s", "{port}"])
+    speaker = ENGINE.for_study(Study(name="s", engine=spec, workload=Workload(route=route)))
+    plan = speaker.launch_plan(spec, ModelSpec(), [], Where(host="h", port=1))
+    request = speaker.probe(plan, [7, 9])
+    assert request.path == path
+    assert asked.items() <= json.loads(request.body).items()
+
+
+def test_a_message_is_a_generation() -> None:
+    """Chats of servers that count no tokens; an empty message is none."""
+    for content, ready in (("a", True), ("", False), (None, False)):
+        answer = {"choices": [{"message": {"role": "assistant", "content": content}}]}
+        assert ENGINE.is_ready(200, json.dumps(answer).encode()) is ready

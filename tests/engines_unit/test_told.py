@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from autotune.brief import read_brief
 from autotune.engines.command import Command
 from autotune.engines.told import pointed
 from autotune.errors import InputError
-from autotune.study.file import EngineSpec
+from autotune.study.file import EngineSpec, Study
 from tests.engines_unit.recorded import LLAMA_METRICS, LLAMA_PROPS, answering
 
 PAGES = {
@@ -20,10 +21,15 @@ PAGES = {
 LOG = "pool of 1,024 tokens\npool of 2,048 tokens\n"
 
 
+def told_by(**places: dict[str, str]) -> Command:
+    """The engine of a study that names these places."""
+    spec = msgspec.convert({"kind": "command", "command": ["s", "{port}"], **places}, EngineSpec)
+    return Command().for_study(Study(name="s", engine=spec))
+
+
 def read(text: str) -> object:
     """What one place tells, as the parameter ``x``."""
-    spec = EngineSpec(kind="command", command=["s", "{port}"], read_back={"x": text})
-    return Command().for_study(spec).effective(answering(PAGES), LOG, ["x"]).values.get("x")
+    return told_by(read_back={"x": text}).effective(answering(PAGES), LOG, ["x"]).values.get("x")
 
 
 @pytest.mark.parametrize(
@@ -65,32 +71,26 @@ def test_a_place_tells_its_value(place: str, expected: object) -> None:
 )
 def test_a_place_that_cannot_be_read_is_refused(key: str, text: str, message: str) -> None:
     """One line names the key and says what a place is."""
-    spec = EngineSpec(kind="command", command=["s", "{port}"], read_back={key: text})
     with pytest.raises(InputError, match=rf"engine\.read_back\.{key}.*{message}"):
-        Command().for_study(spec)
+        told_by(read_back={key: text})
 
 
 def test_figures_come_over_what_is_known() -> None:
     """The study's places win over llama.cpp's own answer, and leave the rest of it."""
-    spec = EngineSpec(
-        kind="command", command=["s"], read_back={"running_limit": "log#pool of ([\\d,]+)", "n": "log#(p)"}
-    )
-    seen = Command().for_study(spec).effective(answering({"/props": LLAMA_PROPS}), LOG, [])
+    speaker = told_by(read_back={"running_limit": "log#pool of ([\\d,]+)", "n": "log#(p)"})
+    seen = speaker.effective(answering({"/props": LLAMA_PROPS}), LOG, [])
     assert (seen.source, seen.version, seen.running_limit, seen.kv_tokens) == ("server_info", "b7000", 2048, 4096)
     assert seen.values == {"parallel": 4, "ctx_size": 4096, "n": "p"}
 
 
 def test_counters_come_from_the_places_alone() -> None:
     """Where a study tells of counters nothing is guessed beside them."""
-    spec = EngineSpec(
-        kind="command", command=["s"], counters={"generated_tokens": "/metrics#llamacpp:tokens_predicted_total"}
-    )
-    speaker = Command().for_study(spec)
+    speaker = told_by(counters={"generated_tokens": "/metrics#llamacpp:tokens_predicted_total"})
     seen = speaker.counters(answering({"/metrics": LLAMA_METRICS}))
     assert (seen.source, seen.generated_tokens, seen.prompt_tokens) == ("metrics", 570, None)
     assert speaker.counters(answering({})).source == "none"
     with pytest.raises(InputError, match=r"engine\.counters\.generated_token: .*did you mean generated_tokens"):
-        Command().for_study(EngineSpec(kind="command", command=["s"], counters={"generated_token": "/m#x"}))
+        told_by(counters={"generated_token": "/m#x"})
 
 
 STUDY = """
