@@ -6,6 +6,8 @@ import json
 import sys
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from autotune.values import ParamValue, Value
 from tests.nights import ROOT
 
@@ -71,9 +73,9 @@ class Subject(Value, frozen=True, kw_only=True):
 
     name: str
     kind: str
-    command: tuple[str, ...]
     parameter: str
-    version: str
+    command: tuple[str, ...] = ()
+    version: str = ""
     kv_tokens: int | None = None
     refusals: tuple[Refusal, ...]
     few: int = 4
@@ -112,73 +114,66 @@ def simulator(dialect: str, *flags: str) -> tuple[str, ...]:
     return (sys.executable, "-m", "autotune.sim", "--sim-noise", "0", "--sim-dialect", dialect, *flags)
 
 
+def unknown(flag: str, words: str) -> Refusal:
+    """A flag with a slip of the pen."""
+    return Refusal(flags=(flag, "3"), kind="invalid_config", action="stop", words=f"{words}: {flag}")
+
+
+# What an engine's servers have in common, simulated or real.
+SGLANG = Subject(
+    name="sglang",
+    kind="sglang",
+    parameter="max_running_requests",
+    route="generate",
+    refusals=(unknown("--max-runing-requests", "unrecognized arguments"),),
+)
+VLLM = Subject(
+    name="vllm",
+    kind="vllm",
+    parameter="max_num_seqs",
+    version="0.32.0",
+    source="metrics",
+    refusals=(unknown("--max-num-seqz", "unrecognized arguments"),),
+)
+LLAMA = Subject(
+    name="command",
+    kind="command",
+    parameter="parallel",
+    space="llamacpp",
+    refusals=(unknown("--paralel", "invalid argument"),),
+)
+SLOTS = ("--parallel", "{parallel=4}", "--host", "{host}", "--port", "{port}")
+BATCH = "must be greater than or equal to max_num_seqs"
+
 SHAPE = f'config = "{ROOT}/studies/models/demo.json"\ngpu_memory_gb = 24\nweight_gb = 8'
 LLAMA_SIM = simulator("llamacpp", "--ctx-size", "8192", "--metrics")
-LLAMA_REFUSALS = (
-    Refusal(flags=("--paralel", "3"), kind="invalid_config", action="stop", words="invalid argument: --paralel"),
-)
+COMMAND = replace(LLAMA, command=(*LLAMA_SIM, *SLOTS), version="b0-simulated", kv_tokens=8192)
 SIMULATED = (
-    Subject(
-        name="sglang",
-        kind="sglang",
+    replace(
+        SGLANG,
         command=simulator("sglang", "--max-running-requests", "4", "--enable-metrics"),
-        parameter="max_running_requests",
         version="0.5.14",
-        route="generate",
         model=SHAPE,
         refusals=(
-            Refusal(
-                flags=("--max-runing-requests", "3"),
-                kind="invalid_config",
-                action="stop",
-                words="unrecognized arguments: --max-runing-requests",
-            ),
+            *SGLANG.refusals,
             Refusal(
                 flags=("--mem-fraction-static", "0.3"), kind="oom_kv", action="prune", words="increase --mem-fraction"
             ),
         ),
     ),
-    Subject(
-        name="vllm",
-        kind="vllm",
-        command=simulator("vllm", "--sim-version", "0.32.0", "--max-num-seqs", "4"),
-        parameter="max_num_seqs",
-        version="0.32.0",
-        source="metrics",
+    replace(
+        VLLM,
+        command=simulator("vllm", "--sim-version", VLLM.version, "--max-num-seqs", "4"),
         model=SHAPE,
         refusals=(
-            Refusal(
-                flags=("--max-num-seqz", "3"),
-                kind="invalid_config",
-                action="stop",
-                words="unrecognized arguments: --max-num-seqz",
-            ),
-            Refusal(
-                flags=("--max-num-batched-tokens", "2"),
-                kind="invalid_config",
-                action="prune",
-                words="must be greater than or equal to max_num_seqs",
-            ),
+            *VLLM.refusals,
+            Refusal(flags=("--max-num-batched-tokens", "2"), kind="invalid_config", action="prune", words=BATCH),
         ),
     ),
-    Subject(
-        name="command",
-        kind="command",
-        command=(*LLAMA_SIM, "--parallel", "{parallel=4}", "--host", "{host}", "--port", "{port}"),
-        parameter="parallel",
-        version="b0-simulated",
-        kv_tokens=8192,
-        space="llamacpp",
-        refusals=LLAMA_REFUSALS,
-    ),
-    Subject(
+    COMMAND,
+    replace(
+        COMMAND,
         name="told",
-        kind="command",
-        command=(*LLAMA_SIM, "--parallel", "{parallel=4}", "--host", "{host}", "--port", "{port}"),
-        parameter="parallel",
-        version="b0-simulated",
-        kv_tokens=8192,
-        space="llamacpp",
         engine="""
 [engine.read_back]
 parallel = "/props#/total_slots"
@@ -189,16 +184,6 @@ version = "/props#/build_info"
 generated_tokens = "/metrics#llamacpp:tokens_predicted_total"
 prompt_tokens = "/metrics#llamacpp:prompt_tokens_total"
 """,
-        refusals=LLAMA_REFUSALS,
     ),
-    Subject(
-        name="example",
-        kind="example",
-        command=(*LLAMA_SIM, "-np", "4"),
-        parameter="parallel",
-        version="b0-simulated",
-        kv_tokens=8192,
-        space="llamacpp",
-        refusals=LLAMA_REFUSALS,
-    ),
+    replace(COMMAND, name="example", kind="example", command=(*LLAMA_SIM, "-np", "4")),
 )

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from autotune.values import Measured
-from tests.conformance.subjects import SIMULATED
+from tests.conformance.subjects import COMMAND
 from tests.nights import autotune, left, result
 
 SERVER = """
@@ -26,10 +26,9 @@ def study(folder: Path, route: str) -> Path:
     """A study of one trial, whose load takes this route."""
     server = folder / "server.py"
     server.write_text(SERVER)
-    [known] = [subject for subject in SIMULATED if subject.name == "command"]
-    python, module, name, *flags = known.command
+    python, module, name, *flags = COMMAND.command
     assert (module, name) == ("-m", "autotune.sim")
-    subject = msgspec.structs.replace(known, command=(python, str(server), *flags), route=route)
+    subject = msgspec.structs.replace(COMMAND, command=(python, str(server), *flags), route=route)
     return subject.write(folder / "study", trials=1)
 
 
