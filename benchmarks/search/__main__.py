@@ -20,7 +20,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from autotune.values import Value
 from benchmarks.search import settings
 from benchmarks.search.methods import ABLATIONS, METHODS, ON_REQUEST
-from benchmarks.search.optimum import optimum
+from benchmarks.search.optimum import inside, optimum
 from benchmarks.search.report import report
 from benchmarks.search.runs import LIVE, PLAIN, Run
 from benchmarks.search.score import MARGIN
@@ -71,6 +71,11 @@ def worth_tuning(key: str) -> tuple[str, float, float]:
     return key, best, regret_of(surface_of(key).truth(BASELINE), best) if best else 0.0
 
 
+def best_inside(key: str) -> bool:
+    """Whether the best running limit lies inside the range."""
+    return inside(surface_of(key), settings.RUN, MARGIN)
+
+
 def run_job(work: tuple[Job, float]) -> list[Curve]:
     """The curves of a job, one for each seed."""
     job, best = work
@@ -106,6 +111,7 @@ def run(plan: Plan, methods: Sequence[str], workers: int) -> list[Run]:
             if m in (PLAIN, LIVE) or not surface_of(key).limits
         ]
         curves = list(pool.map(run_job, work))
+        insides = {key for key, found in zip(bests, pool.map(best_inside, bests), strict=True) if found}
     ceilings = {key: _ceiling(key, work, curves) for key in bests}
     return [
         Run(
@@ -113,6 +119,7 @@ def run(plan: Plan, methods: Sequence[str], workers: int) -> list[Run]:
             surface=surface_of(job.surface).name,
             family=surface_of(job.surface).family,
             limited=bool(surface_of(job.surface).limits),
+            inside=job.surface in insides,
             dims=len(surface_of(job.surface).region.bounds),
             noise=job.noise,
             curves=tuple(curve.against(ceilings[job.surface]) for curve in found),

@@ -16,21 +16,36 @@ AROUND = 5
 
 
 def optimum(surface: Surface) -> float:
-    """The largest noise-free throughput of a cheap search: corners and random points, then moves about the best."""
+    """The largest noise-free throughput that a cheap search finds."""
+    return best_point(surface)[0]
+
+
+def inside(surface: Surface, running: str, margin: float) -> bool:
+    """Whether the best ``running`` limit lies inside its range: at the top, all else as it is, the optimum loses more
+    than ``margin``, the server dies, or a limit is missed.
+    """
+    best, point = best_point(surface)
+    axis = next(axis for axis in surface.region.axes() if axis.name == running)
+    return _value(surface, {**point, running: axis.at(1.0)}) < (1.0 - margin) * best
+
+
+def best_point(surface: Surface) -> tuple[float, Point]:
+    """The best point of a cheap search and its value: corners and random points, then moves about the best."""
     axes = surface.region.axes()
     chance = random.Random(f"optimum of {surface.name}")
     pool = [*_corners(axes), *({a.name: a.at(chance.random()) for a in axes} for _ in range(RANDOM_POINTS))]
     scored = sorted(((_value(surface, p), i, p) for i, p in enumerate(pool)), reverse=True)[:CLIMBS]
-    return max(_climb(surface, axes, point, chance) for _, _, point in scored)
+    climbed = (_climb(surface, axes, point, chance) for _, _, point in scored)
+    return max(climbed, key=lambda found: found[0])
 
 
-def _climb(surface: Surface, axes: tuple[Axis, ...], point: Point, chance: random.Random) -> float:
+def _climb(surface: Surface, axes: tuple[Axis, ...], point: Point, chance: random.Random) -> tuple[float, Point]:
     best = _value(surface, point)
     for reach in REACHES:
         for step in _steps(axes, point, reach, chance):
             if (value := _value(surface, step)) > best:
                 best, point = value, step
-    return best
+    return best, point
 
 
 def _steps(axes: tuple[Axis, ...], point: Point, reach: float, chance: random.Random) -> Iterator[Point]:

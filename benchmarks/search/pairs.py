@@ -11,8 +11,8 @@ from benchmarks.search.score import MARGIN, median, shown
 from benchmarks.search.study import Curve
 
 HEAD = (
-    "| surfaces | studies | starts to 3 %, without → with | ratio | the baseline's not counted | hours, without → with "
-    "| within 3 % after 3, 5, 10 starts, %, without → with |"
+    "| surfaces | studies | starts to 3 %, without → with | restarts (the first start is none) | their ratio "
+    "| hours, without → with | within 3 % after 3, 5, 10 starts, %, without → with |"
 )
 
 
@@ -49,6 +49,8 @@ def _groups(runs: Sequence[Run]) -> Iterable[tuple[str, list[Run]]]:
     tests: tuple[tuple[str, Callable[[Run], bool]], ...] = (
         ("all together", lambda r: True),
         ("held out settings, with and without a limit", lambda r: r.family.startswith(RANDOM)),
+        ("best running limit inside the range", lambda r: r.inside),
+        ("best running limit at the top of the range", lambda r: not r.inside),
         ("all with a limit on the time per token", lambda r: r.limited),
         ("all without a limit", lambda r: not r.limited),
     )
@@ -65,15 +67,16 @@ def _row(name: str, runs: Sequence[Run], budget: int) -> str:
     within = " · ".join(f"{100 * a:.0f} → {100 * b:.0f}" for a, b in zip(left.within, right.within, strict=True))
     return (
         f"| {name} | {len(live)} | {shown(left.starts, budget)} → {shown(right.starts, budget)} "
-        f"| {_ratio(left.starts, right.starts, budget)} | {_less(left.starts, budget)} → {_less(right.starts, budget)} "
+        f"| {_less(left.starts, budget)} → {_less(right.starts, budget)} "
+        f"| {_ratio(left.starts - 1, right.starts - 1, budget)} "
         f"| {_hours(left.hours)} → {_hours(right.hours)} | {within} |"
     )
 
 
 def _ratio(without: float, with_live: float, budget: int) -> str:
-    if not math.isfinite(with_live):
+    if not math.isfinite(with_live) or without == 0:
         return "–"
-    return f"{with_live / without:.2f}" if math.isfinite(without) else f"< {with_live / budget:.2f}"
+    return f"{with_live / without:.2f}" if math.isfinite(without) else f"< {with_live / (budget - 1):.2f}"
 
 
 def _less(starts: float, budget: int) -> str:

@@ -11,12 +11,15 @@ PLAIN, LIVE = "autotune", "autotune, live values"
 
 
 class Run(Value, frozen=True, kw_only=True):
-    """The studies of one method on one surface at one noise. ``limited``: the objective has a limit."""
+    """The studies of one method on one surface at one noise. ``limited``: the objective has a limit;
+    ``inside``: its best running limit lies below the top of the range.
+    """
 
     method: str
     surface: str
     family: str
     limited: bool
+    inside: bool
     dims: int
     noise: float
     curves: tuple[Curve, ...]

@@ -87,17 +87,17 @@ def test_live_loads_cost_their_time_and_no_start() -> None:
 
 
 def test_the_table_of_pairs_has_both_sides() -> None:
-    """Medians of starts without and with live values, their ratio, and the same without the baseline's start."""
+    """Medians of starts without and with live values, the restarts among them, and their ratio."""
     curves = [
         Curve(regret=(*(0.5,) * n, *(0.0,) * (20 - n)), clock_s=(360.0,) * 20, lost=(False,) * 20) for n in (3, 1)
     ]
     runs = [
-        Run(method=name, surface="s", family="f", limited=False, dims=2, noise=0.05, curves=(curve,))
+        Run(method=name, surface="s", family="f", limited=False, inside=False, dims=2, noise=0.05, curves=(curve,))
         for name, curve in zip((PLAIN, LIVE), curves, strict=True)
     ]
     rows = live_tables(runs, 20)
     assert rows[0] == "### Server starts with live values and without, 5% noise"
-    assert "| f | 1 | 4 → 2 | 0.50 | 3 → 1 | 0.10 → 0.10 | 0 → 100 · 100 → 100 · 100 → 100 |" in rows
+    assert "| f | 1 | 4 → 2 | 3 → 1 | 0.33 | 0.10 → 0.10 | 0 → 100 · 100 → 100 · 100 → 100 |" in rows
 
 
 def test_a_study_starts_from_what_another_left() -> None:
