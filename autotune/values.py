@@ -70,6 +70,8 @@ class LaunchPlan(Value, frozen=True, kw_only=True):
     """How a server is started. The same value launches the trial and is rendered by export.
 
     ``argv`` is the server's own command line, wherever ``wrapper`` puts it; ``host`` is where it is reached.
+    Where it is ``scripted``, ``argv`` is an exported script, which starts the wrapper itself under a name from its
+    environment.
 
     ``env`` holds literal, non-secret settings. ``secret_env`` names variables whose values are taken
     from the tuner's environment when the server starts; their values are never stored.
@@ -84,6 +86,7 @@ class LaunchPlan(Value, frozen=True, kw_only=True):
     api_key_env: str | None = None
     model_name: str = "default"
     wrapper: Wrapper = Wrapper()
+    scripted: bool = False
 
     @property
     def base_url(self) -> str:

@@ -16,6 +16,7 @@ from autotune.export.head import read_head, study_in
 from autotune.exporting import workload_text
 from autotune.intake.flags import take
 from autotune.intake.script import read_script
+from autotune.intake.words import Word
 from autotune.night import clean_up, dataset_folder, gates_of, gpu_of, manifest_of, study_id
 from autotune.occupancy import gpu_baseline
 from autotune.rig import Rig, now_text
@@ -26,13 +27,16 @@ from autotune.study.record import Records
 from autotune.trial import Ticket, run_trial
 from autotune.values import Config, Infeasible, Interrupted, LaunchPlan, Measured, Outcome, Refused, Value
 from autotune.verdict.promise import Comparison, Promise, compare, read_promise, read_score
-from autotune.wrappers import LOCAL
+from autotune.wrappers import LOCAL, SERVICE_ENV, place
+from autotune.wrappers.ssh import KIND as SSH
 
 PROMPTS = 2
 """Tells the loads of verifications apart from those of the search (0) and of the confirmation (1)."""
 FOLDER = "verify"
 EVERYWHERE = frozenset({"", "0.0.0.0", "::", "[::]", "localhost"})
 LOOPBACK = "127.0.0.1"
+NAME = "autotune-verify"
+"""Stands for the name that a verification gives to what its script starts."""
 _WANTED = re.compile(r'^\s*: "\$\{(\w+):\?', re.MULTILINE)
 _ADDRESS = re.compile(r"http://(?P<host>[^:/]+):(?P<port>\d+)")
 
@@ -87,17 +91,27 @@ def prepare(ask: VerifyAsk) -> Errand:
     head = read_head(text)
     promise = _promise(ask, head)
     brief = _brief(ask, head)
-    if (kind := brief.study.engine.wrapper.kind) != LOCAL:
-        raise InputError(
-            f"{ask.script}: its server runs behind {kind}, which verify cannot end under the name of a service; "
-            "`autotune confirm` measures the same configuration on fresh starts"
-        )
+    _require_name(ask, brief.study.engine.wrapper.kind, text)
     if (then := head.get("workload", "")) and then != (now := workload_text(brief.study.workload)):
         raise InputError(
             f"{ask.script}: its promise is for another load ({then}) than {brief.path.name} asks for now ({now}); "
             "give the study file of that time, or export again"
         )
     return Errand(ask=ask, brief=brief, promise=promise, plan=_plan(ask, brief, text, head))
+
+
+def _require_name(ask: VerifyAsk, kind: str, text: str) -> None:
+    """What runs behind a wrapper is ended by its name: the verification's own, never that of the service."""
+    if kind == SSH:
+        raise InputError(
+            f"{ask.script}: its server runs behind ssh without a name by which verify could find and end it at the "
+            "other end; `autotune confirm` measures the same configuration on fresh starts"
+        )
+    if kind != LOCAL and NAME not in [word.text for word in _started(ask, text, {SERVICE_ENV: NAME})]:
+        raise InputError(
+            f"{ask.script}: its {kind} takes no name from {SERVICE_ENV}, so that verify could not tell it from the "
+            "service; export it again"
+        )
 
 
 def _read(script: Path) -> str:
@@ -141,21 +155,20 @@ def _plan(ask: VerifyAsk, brief: Brief, text: str, head: dict[str, str]) -> Laun
     script = ask.script.absolute()
     host, port = _address(ask, text, head)
     spec, model = brief.study.engine, brief.study.model
-    plan = brief.engine.launch_plan(spec, model, [], Where(host=host, port=port))
+    wrapped = spec.wrapper.kind != LOCAL
+    where = place(spec, port) if wrapped else Where(host=host, port=port)
+    plan = brief.engine.launch_plan(spec, model, [], where)
     wanted = tuple(dict.fromkeys([*plan.secret_env, *_WANTED.findall(text)]))
     if missing := [name for name in _WANTED.findall(text) if not os.environ.get(name)]:
         raise InputError(f"{ask.script}: the variable {missing[0]} is not set; export it and start again")
     program = [str(script)] if os.access(script, os.X_OK) else ["bash", str(script)]
-    return msgspec.structs.replace(
-        plan, argv=(*program, *(["--baseline"] if ask.baseline else [])), env={}, secret_env=wanted
-    )
+    argv = (*program, *(["--baseline"] if ask.baseline else []))
+    return msgspec.structs.replace(plan, argv=argv, env={}, secret_env=wanted, scripted=wrapped)
 
 
 def _address(ask: VerifyAsk, text: str, head: dict[str, str]) -> tuple[str, int]:
     """Where the server of the script can be reached: by its own flags, which people edit, else by its head."""
-    arguments = ("--baseline",) if ask.baseline else ()
-    calls = read_script(text, ask.script, os.environ, arguments).calls
-    words = list(calls[-1].words) if calls else []
+    words = _started(ask, text)
     told = [take(words, flags)[1] for flags in (("--host",), ("--port",))]
     host, port = ("" if word is None or word.unclear else word.text for word in told)
     if not port and (match := _ADDRESS.fullmatch(head.get("address", ""))):
@@ -163,6 +176,13 @@ def _address(ask: VerifyAsk, text: str, head: dict[str, str]) -> tuple[str, int]
     if not port.isdecimal() or not 0 < int(port) < 65536:
         raise InputError(f"{ask.script}: its port cannot be told; write --port NUMBER on its command line")
     return (LOOPBACK if host in EVERYWHERE else host), int(port)
+
+
+def _started(ask: VerifyAsk, text: str, given: dict[str, str] | None = None) -> list[Word]:
+    """The command that the script ends with, where these variables are set too."""
+    arguments = ("--baseline",) if ask.baseline else ()
+    calls = read_script(text, ask.script, {**os.environ, **(given or {})}, arguments).calls
+    return list(calls[-1].words) if calls else []
 
 
 def _rig(errand: Errand, say: Listener, waiting: Waiting) -> tuple[Rig, int]:

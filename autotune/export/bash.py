@@ -6,6 +6,7 @@ import shlex
 
 from autotune.export.bundle import ExportBundle, Word, comments, literal_env, secrets, words
 from autotune.values import LaunchPlan
+from autotune.wrappers import SERVICE_ENV
 
 _USAGE = "usage: $0 [--baseline]"
 
@@ -23,9 +24,9 @@ def render_bash(bundle: ExportBundle) -> str:
             comments(bundle, *notes) + "set -euo pipefail",
             *([f"cd -- {shlex.quote(bundle.folder)}"] if bundle.folder else []),
             "",
-            _function("tuned", plan),
+            _function("tuned", plan, bundle.service),
             "",
-            _function("baseline", baseline),
+            _function("baseline", baseline, bundle.service and f"{bundle.service}-baseline"),
             "",
             'case "${1:-}" in',
             '    "") tuned ;;',
@@ -37,11 +38,15 @@ def render_bash(bundle: ExportBundle) -> str:
     )
 
 
-def _function(name: str, plan: LaunchPlan) -> str:
+def _function(name: str, plan: LaunchPlan, service: str) -> str:
     lines = [f"    export {key}={shlex.quote(value)}" for key, value in literal_env(plan).items()]
     for key in secrets(plan):
         lines += [f'    : "${{{key}:?set it in the environment; secrets are not written here}}"', f"    export {key}"]
-    arguments = " \\\n        ".join(quote(word) for word in words(plan))
+    quoted = [quote(word) for word in words(plan)]
+    if service:
+        # The first one: what people write themselves comes after it.
+        quoted[quoted.index(service)] = f'"${{{SERVICE_ENV}:-{service}}}"'
+    arguments = " \\\n        ".join(quoted)
     return "\n".join([f"{name}() {{", *lines, f"    exec -- {arguments}", "}"])
 
 

@@ -71,6 +71,7 @@ class ExportBundle(Value, frozen=True, kw_only=True):
     """All that a renderer needs.
 
     ``folder`` is where the measured server was started, for command lines with relative paths; empty: anywhere.
+    ``service`` is the name of its container or job, which is on its command line; empty: it has none.
     To containers only matter: ``gpus``, how many one server uses; ``image``; ``mounts``, folders of this machine that
     the server reads; ``start_limit_s``, how long a start may take.
     """
@@ -81,6 +82,7 @@ class ExportBundle(Value, frozen=True, kw_only=True):
     gpus: int = 0
     image: str = ""
     folder: str = ""
+    service: str = ""
     mounts: tuple[str, ...] = ()
     start_limit_s: float = Timeouts().start_s
 

@@ -26,7 +26,10 @@ def placed(fmt: str, bundle: ExportBundle) -> ExportBundle:
         return replace(bundle, image=bundle.image or wrapper.image)
     name = f"autotune-{service_name(bundle.provenance.study)}"
     return replace(
-        bundle, plan=_served(there, bundle.plan, name), baseline=_served(there, bundle.baseline, f"{name}-baseline")
+        bundle,
+        plan=_served(there, bundle.plan, name),
+        baseline=_served(there, bundle.baseline, f"{name}-baseline"),
+        service="" if wrapper.kind == SSH else name,
     )
 
 

@@ -30,7 +30,7 @@ from autotune.server.proctable import (
 from autotune.study.atomic import writing
 from autotune.study.environment import looks_secret
 from autotune.values import LaunchPlan, Value, Wrapper
-from autotune.wrappers import LOCAL, SERVER_ENV, Launch, shares_files, wrapping
+from autotune.wrappers import LOCAL, SERVER_ENV, SERVICE_ENV, Launch, name_of, shares_files, wrapping
 
 _SHORTEST_SECRET = 4
 
@@ -58,7 +58,8 @@ def new_mark(study_id: str, trial: int) -> str:
 
 
 def child_environment(plan: LaunchPlan, base: Mapping[str, str], mark: str) -> dict[str, str]:
-    """The tuner's ordinary variables, without credentials that the plan does not name, then the plan's, then the mark.
+    """The tuner's ordinary variables, without credentials that the plan does not name, then the plan's, then the mark,
+    and for a script the name that a wrapper makes of it.
 
     Raises InputError when the plan's API key variable is not set.
     """
@@ -66,7 +67,8 @@ def child_environment(plan: LaunchPlan, base: Mapping[str, str], mark: str) -> d
     if plan.api_key_env and not base.get(plan.api_key_env):
         raise InputError(f"environment: {plan.api_key_env} (engine.api_key_env) is not set; export it and start again")
     env = {name: value for name, value in base.items() if name in named or not looks_secret(name, value)}
-    return env | SERVER_ENV | plan.env | {MARK_NAME: mark}
+    named_too = {SERVICE_ENV: name_of(mark)} if plan.scripted else {}
+    return env | SERVER_ENV | plan.env | {MARK_NAME: mark} | named_too
 
 
 def secret_values(plan: LaunchPlan, env: Mapping[str, str]) -> tuple[str, ...]:
@@ -173,7 +175,7 @@ def start(plan: LaunchPlan, log_path: Path, mark: str, base_env: Mapping[str, st
     base_env = os.environ if base_env is None else base_env
     env = child_environment(plan, base_env, mark)
     there = wrapping(plan.wrapper)
-    launch = there.launch(plan, mark) if there else Launch(argv=plan.argv)
+    launch = there.launch(plan, mark) if there and not plan.scripted else Launch(argv=plan.argv)
     fed = _feed(launch, env)
     # A client is no server: what the plan sets for the one could break the other.
     own = env if shares_files(plan.wrapper) else child_environment(replace(plan, env={}), base_env, mark)

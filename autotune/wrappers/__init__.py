@@ -11,7 +11,17 @@ from autotune.engines.base import Where
 from autotune.study.file import EngineSpec
 from autotune.values import Wrapper
 from autotune.wrappers import container, slurm, ssh
-from autotune.wrappers.base import ANY_ADDRESS, LOOPBACK, MARK_NAME, SERVER_ENV, Launch, Listens, Wrapping
+from autotune.wrappers.base import (
+    ANY_ADDRESS,
+    LOOPBACK,
+    MARK_NAME,
+    SERVER_ENV,
+    SERVICE_ENV,
+    Launch,
+    Listens,
+    Wrapping,
+    name_of,
+)
 from autotune.wrappers.container import Container
 from autotune.wrappers.slurm import Slurm
 from autotune.wrappers.ssh import Ssh
@@ -71,6 +81,7 @@ __all__ = [
     "LOCAL",
     "MARK_NAME",
     "SERVER_ENV",
+    "SERVICE_ENV",
     "WRAPPERS",
     "Launch",
     "Listens",
@@ -78,6 +89,7 @@ __all__ = [
     "gpu_choice",
     "is_here",
     "listens",
+    "name_of",
     "place",
     "port_host",
     "shares_files",

@@ -23,6 +23,8 @@ ANY_ADDRESS = "0.0.0.0"
 LOOPBACK = "127.0.0.1"
 MARK_NAME = "AUTOTUNE_TRIAL"
 """The variable that carries the mark."""
+SERVICE_ENV = "AUTOTUNE_NAME"
+"""The variable that names the container or job of an exported script; where it is not set, that has its own name."""
 SERVER_ENV = {"PYTHONUNBUFFERED": "1", "SPT_NOENV": "1"}
 """Last words must reach the pipe before a SIGKILL, and setproctitle must leave /proc/PID/environ (the mark) alone."""
 

@@ -187,6 +187,8 @@ def test_an_export_starts_the_wrapper(setting: str, fmt: str) -> None:
     assert MARK_NAME not in text
     if setting != "ssh":
         assert "autotune-demo" in text
+        assert text.count("${AUTOTUNE_NAME:-autotune-demo}") == (fmt == "bash")
+        assert text.count("${AUTOTUNE_NAME:-autotune-demo-baseline}") == (fmt == "bash")
 
 
 @each
