@@ -19,7 +19,7 @@ from autotune.standing import settled
 from autotune.study.folder import TrialFolder
 from autotune.values import Interrupted, Measured, TrialResult
 from tests.fleet.database import Database
-from tests.nights import Night, autotune, begin, left, records, stop, wait_for
+from tests.nights import Night, autotune, begin, events, left, records, stop, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -92,6 +92,10 @@ class Team:
     def results(self, worker: int = 0) -> list[TrialResult]:
         """The records in a worker's folder."""
         return records(self.studies[worker], self.name).results()
+
+    def notes(self, worker: int) -> str:
+        """All that a worker has remarked so far."""
+        return "\n".join(event["text"] for event in events(self.studies[worker], "note", self.name))
 
     def trial(self, worker: int, number: int) -> TrialFolder:
         """A trial's files in a worker's folder."""
@@ -188,6 +192,7 @@ def test_a_database_that_restarts_loses_nothing(postgres: Database, tmp_path: Pa
         try:
             # It is measured by then, and waits to be told.
             wait_for(team.trial(0, number).so_far.exists, LIMIT_S)
+            wait_for(lambda: "is out of reach" in team.notes(0), LIMIT_S)
         finally:
             postgres.start()
         said = finish(workers)

@@ -52,6 +52,11 @@ def names(doubles: Doubles) -> list[str]:
     return [str(kept.get("name") or kept["options"]["--name"][0]) for kept in doubles.kept()]  # type: ignore[index]
 
 
+def begun(doubles: Doubles) -> list[Path]:
+    """What runs, or ran, behind a wrapper: the file with its first process."""
+    return list(doubles.state.glob("*/*/pid"))
+
+
 @contextmanager
 def service(kind: str) -> Iterator[subprocess.Popen[bytes]]:
     """Something that runs under the service's name; its client."""
@@ -70,14 +75,15 @@ def test_a_wrapped_script_is_measured_beside_its_service(kind: str, doubles: Dou
     """The script runs as it stands under a name of its own, which is ended; what has the service's name lives on."""
     script = exported(tmp_path, kind)
     with service(kind) as running:
-        wait_for(lambda: names(doubles) == [SERVICE])
+        wait_for(lambda: begun(doubles))
         done = autotune("verify", script, tmp_path / "study.toml", "--json", limit_s=LIMIT_S)
         assert running.poll() is None
+        assert sum(not pid.with_name("code").exists() for pid in begun(doubles)) == 1
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["holds"] is True
     [verified] = [name for name in names(doubles) if name != SERVICE]
     assert verified.startswith(f"{SERVICE}-")
-    assert doubles.alive() == []
+    wait_for(lambda: not doubles.alive())  # the service's own end
     assert left(tmp_path / "study.toml") == []
 
 
@@ -87,7 +93,7 @@ def test_an_interrupt_ends_what_runs_behind_the_wrapper(kind: str, doubles: Doub
     """Ctrl-C while the server starts."""
     script = exported(tmp_path, kind, ("--sim-fault", "slow_start=60"))
     process = begin("verify", script, tmp_path / "study.toml", "--baseline")
-    wait_for(doubles.alive)
+    wait_for(lambda: begun(doubles))
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
@@ -100,13 +106,15 @@ def test_a_verification_that_was_killed_is_cleaned_up_by_the_next(doubles: Doubl
     """kill -9: its container outlives it, and is found by its name."""
     script = exported(tmp_path, "docker", ("--sim-fault", "slow_start=60"))
     killed = begin("verify", script, tmp_path / "study.toml")
-    wait_for(doubles.alive)
+    wait_for(lambda: begun(doubles))
     killed.kill()
     killed.communicate()
-    assert doubles.alive()
-    script.write_text(script.read_text().replace("slow_start=60", "slow_start=0"))
+    [container] = begun(doubles)
+    assert not container.with_name("code").exists()
+    script.write_text(script.read_text().replace("slow_start=60", "exit_start=1"))
     done = autotune("verify", script, tmp_path / "study.toml", limit_s=LIMIT_S)
-    assert done.returncode == 0, done.stderr
+    assert "that an earlier tuner had left" in done.stderr
+    assert container.with_name("code").exists()
     assert doubles.alive() == []
     assert left(tmp_path / "study.toml") == []
 
