@@ -134,10 +134,13 @@ class Belief:
 
     def sense(self, units: Array) -> Array:
         """What of a gain is to be believed (m,). A start that runs above its graphs has none to offer: with larger ones
-        it would serve the same batch faster, whatever was learned of that batch.
+        it would serve the same batch faster, whatever was learned of that batch. Where graphs are not searched, or the
+        server captures none, there are no larger ones.
         """
         physics = self.views[0].physics
-        return np.ones(len(units)) if physics is None else 1.0 - physics.load_at(units).eager(physics.theta)
+        if physics is None or self.chart.role("graph") is None:
+            return np.ones(len(units))
+        return 1.0 - physics.load_at(units).eager(physics.theta)
 
     def worth_repeating(self) -> tuple[list[int], Array]:
         """Indices of the groups that may be recommended, and the expected gain of one more start of each."""

@@ -26,7 +26,8 @@ LIVE_LOADS = 32
 class Group(msgspec.Struct, frozen=True, kw_only=True):
     """One configuration with all its starts. ``point`` is in unit coordinates, ``excess`` the largest violated limit.
 
-    ``logs`` are log scores (negated where less is better), ``running``, ``graph`` and ``kv_tokens`` what was in force.
+    ``logs`` are log scores (negated where less is better), ``running``, ``graph`` and ``kv_tokens`` what was in force
+    (an infinite ``graph``: the server captures none).
     ``live`` is one more load of a start at a running limit that was lowered while it served: near a start with that
     limit, but none.
     """
@@ -163,7 +164,7 @@ def _group(
         whole=whole,
         excess=_excess(members),
         running=_number(effective.get("running_limit")),
-        graph=_number(effective.get("graph_max_batch")),
+        graph=_ceiling(effective.get("graph_max_batch")),
         fraction=_number(fraction),
         kv_tokens=_number(effective.get("kv_tokens")),
         memory_gb=tuple((effective.get("gpu_memory_gb") or {}).items()),
@@ -209,6 +210,12 @@ def _excess(members: Sequence[FrozenTrial]) -> float:
 def _relative_error(trial: FrozenTrial, value: float, scale: _Scale) -> float:
     stderr = _number(trial.user_attrs.get("score_stderr"))
     return scale.relative(stderr, value) if math.isfinite(stderr) else 0.0
+
+
+def _ceiling(value: object) -> float:
+    """The largest captured graph. A server that captures none has no batch that a graph would serve faster."""
+    largest = _number(value)
+    return math.inf if largest == 0 else largest
 
 
 def _number(value: object) -> float:

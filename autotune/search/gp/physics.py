@@ -81,6 +81,7 @@ class Physics:
         self._tokens = request_tokens
         self._kv = kv_line(groups) if request_tokens > 0 else None
         self._default_graph = next((g.graph for g in groups if math.isfinite(g.graph)), math.inf)
+        self._graphless = bool(groups) and all(math.isinf(g.graph) for g in groups)
         logs = np.array([sum(g.logs) / len(g.logs) for g in groups])
         self.load = self.load_of(groups)
         starts, curves = np.array([len(g.logs) for g in groups]), _curves(groups)
@@ -112,7 +113,8 @@ class Physics:
         if self._kv is not None:
             fraction = chart.quantity(units, memory) if memory is not None else np.full(count, self._kv.at)
             fit = self._kv.of(fraction) / self._tokens
-        ceiling = np.full(count, self._default_graph) if graph is None else chart.quantity(units, graph)
+        fixed = graph is None or self._graphless
+        ceiling = np.full(count, self._default_graph) if fixed or graph is None else chart.quantity(units, graph)
         return Load(chart.quantity(units, running), ceiling, fit, self._chunk(units))
 
     def _chunk(self, units: Array) -> Array:
@@ -132,7 +134,7 @@ class Physics:
         top = self._chart.tops[place] if place is not None else math.inf
         running = np.where(np.isfinite(running), np.minimum(running, top), asked.running)
         fit = np.where(np.isfinite(tokens), tokens / self._tokens, asked.fit) if self._kv else asked.fit
-        graph = np.where(np.isfinite(graph), graph, asked.graph)
+        graph = np.where(np.isnan(graph), asked.graph, graph)
         return Load(running, graph, np.maximum(fit, 1.0), asked.chunk)
 
 

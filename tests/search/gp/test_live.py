@@ -106,6 +106,25 @@ def test_no_gain_is_believed_of_a_start_above_its_graphs() -> None:
     assert belief.worth(above)[0] < 0.05 * belief.worth(tied)[0]
 
 
+def test_a_server_that_captures_no_graphs_is_searched_like_any_other() -> None:
+    """Its ceiling in force is 0: no larger one would serve a batch faster, and a larger batch is worth starting."""
+
+    def bare(number: int, params: dict[str, ParamValue], limits: tuple[int, ...]) -> TrialResult:
+        trial = started(number, params, limits)
+        assert isinstance(trial.outcome, Measured)
+        assert trial.outcome.effective is not None
+        none = msgspec.structs.replace(trial.outcome.effective, graph_max_batch=0)
+        return result(number, params, msgspec.structs.replace(trial.outcome, effective=none))
+
+    low: dict[str, ParamValue] = {**DEFAULTS, "max_running_requests": 256, "cuda_graph_max_bs": 256}
+    belief, _ = belief_of([bare(0, low, (128, 64))], REGION, STRATEGY)
+    assert belief is not None
+    tied = belief.worth(units_of(**{**low, "max_running_requests": 1024, "cuda_graph_max_bs": 1024}))[0]
+    above = belief.worth(units_of(**{**low, "max_running_requests": 1024, "cuda_graph_max_bs": 512}))[0]
+    assert above > 0.1
+    assert above == pytest.approx(tied, rel=0.5)
+
+
 def test_all_that_was_read_decides_whether_a_limit_holds() -> None:
     """One start a little beyond a limit may be recommended where its loads and others say that it holds; one that is
     further beyond than starts differ may not.
