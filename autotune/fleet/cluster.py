@@ -91,6 +91,7 @@ class RayCrew(Several[Any]):
         self._board: Any = ray.remote(num_cpus=0)(Bulletin).options(scheduling_strategy=here).remote()
         self._dataset = pack(Path(rig.dataset), set()) if rig.dataset else b""
         self._ending = False
+        self._reaping: list[Any] = []
         self._reap()
 
     @property
@@ -138,6 +139,12 @@ class RayCrew(Several[Any]):
                 ray.get(job, timeout=self._rig.study.timeouts.stop_s + POLL_S)
         self._tell()
         self._reap()
+        done, late = ray.wait(self._reaping, num_returns=len(self._reaping), timeout=REAP_S)
+        for job in done:
+            with contextlib.suppress(RayError):  # its node is gone
+                ray.get(job)
+        for job in late:
+            ray.cancel(job)
         ray.kill(self._board)
 
     def _done(self) -> Any | None:
@@ -196,15 +203,18 @@ class RayCrew(Several[Any]):
             )
 
     def _reap(self) -> None:
-        """On every node: end servers of trials that nobody runs."""
+        """On every node at once: end servers of trials that nobody runs. Only the end of a night waits for it.
+
+        Late is early enough: a trial looks round by itself before it begins, and all that begin from now on have higher
+        numbers.
+        """
         running = [ticket.number for ticket in self._jobs.values()]
         newest = min(running, default=max(self._rig.records.numbers(), default=-1) + 1) - 1
         study = msgspec.msgpack.encode(self._rig.study)
         for node in live_nodes():
             there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            with contextlib.suppress(RayError):
-                job = _reap_there.options(scheduling_strategy=there).remote(study, self._rig.study_id, newest)
-                ray.get(job, timeout=REAP_S)
+            reap_it = _reap_there.options(scheduling_strategy=there)
+            self._reaping.append(reap_it.remote(study, self._rig.study_id, newest))
 
 
 def live_nodes() -> list[dict[str, Any]]:

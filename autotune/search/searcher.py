@@ -11,14 +11,14 @@ import msgspec
 import sqlalchemy
 
 from autotune.errors import InputError
-from autotune.search.fantasies import expecting
+from autotune.search.fantasies import propose_beside
 from autotune.search.live import next_limit
 from autotune.search.mirror import Mirror, OutOfStep, StorageTrouble, set_aside_damaged
 from autotune.search.outcomes import Place, frozen_trial, running_trial
 from autotune.search.outlook import trust
 from autotune.search.region import Region
 from autotune.search.samplers import Knowledge, make_sampler
-from autotune.search.suggest import Strategy, fresh_trials, propose
+from autotune.search.suggest import Strategy, fresh_trials
 from autotune.search.transfer import in_force
 from autotune.study.transfer import Trust
 from autotune.values import Config, Effective, Interrupted, Measured, ParamValue, TrialResult
@@ -142,12 +142,12 @@ class Searcher:
     def ask(self, region: Region) -> Suggestion | None:
         """What to try next: an interrupted config first, else a new one. None when the region is exhausted.
 
-        Trials that run now are taken for measured as the search expects them. Nothing is written. The same records,
-        running trials, seed and region give the same answer.
+        Trials that run now are taken for what the search expects of them (``fantasies``). Nothing is written. The same
+        records, running trials, seed and region give the same answer.
         """
         if waiting := self.pending():
             return waiting[0]
-        found = propose(expecting(self._history, self._running, region, self._strategy), region, self._strategy)
+        found = propose_beside(self._history, self._running, region, self._strategy)
         if found is None:
             return None
         return Suggestion(number=self.next_number, config=found.config, repeat_of=found.repeat_of)

@@ -6,140 +6,113 @@ Prints what benchmarks/fleet/README.md holds; exits 1 when a claim does not hold
 from __future__ import annotations
 
 import argparse
-import random
 import sys
 import tempfile
 import time
-from collections import Counter
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import psutil
+import msgspec
 
-from autotune.server.proctable import mark_of, read_table
+from autotune.standing import settled
 from autotune.study.folder import StudyFolder
 from autotune.study.record import Records
-from autotune.values import Interrupted, TrialResult
-from benchmarks.fleet.local import add_node, begin, start_cluster, stop_cluster, write_study
+from autotune.values import Infeasible, Refused
+from benchmarks.fleet.kills import HEAD, KINDS, night_of_kills
+from benchmarks.fleet.local import begin, start_cluster, stop_cluster, write_study
 
-KINDS = ("worker", "node", "driver")
 LIMIT_S = 3600.0
+PLACES = 4
+TIMES = 3.0
+SLOW = 0.25
+"""Virtual seconds of a server per second: its time is mostly waiting, as that of a real one is for this host."""
 
 
-def results_of(study: Path) -> list[TrialResult]:
-    """What is settled by now."""
-    return Records(StudyFolder.beside(study, "fleet")).results()
+class Pace(msgspec.Struct, kw_only=True):
+    """How many configurations a night tried, what became of them, and how fast: over the search, which begins with the
+    first of them, and over the whole command with connecting, the baseline and the comparison with neighbours.
+    """
+
+    places: int
+    tried: int
+    pruned: int
+    refused: int
+    a_minute: float
+    a_minute_in_all: float
+
+    def row(self) -> str:
+        """A line of the table."""
+        rates = f"{self.a_minute:.1f}", f"{self.a_minute_in_all:.1f}"
+        return "| " + " | ".join(map(str, (self.places, self.tried, self.pruned, self.refused, *rates))) + " |"
 
 
-def rate(study: Path, cluster: Any) -> float:
-    """Searched trials per minute, from the first that began to the last that ended."""
-    process = begin(study, cluster.address, "speed")
-    process.wait(timeout=LIMIT_S)
-    searched = [r for r in results_of(study) if r.config.params and not isinstance(r.outcome, Interrupted)]
-    begun = min(datetime.fromisoformat(r.started_at).timestamp() for r in searched)
-    ended = max(datetime.fromisoformat(r.finished_at).timestamp() for r in searched)
-    return 60 * len(searched) / (ended - begun)
+def pace(study: Path, cluster: Any, places: int) -> Pace:
+    """Run that night to its end."""
+    began_s = time.monotonic()
+    code = begin(study, cluster.address).wait(timeout=LIMIT_S)
+    took_s = time.monotonic() - began_s
+    if code:
+        sys.exit(f"the night with {places} places ended with code {code}: {(study.parent / 'driver.log').read_text()}")
+    results = settled(Records(StudyFolder.beside(study, "fleet")).results())
+    tried = [result for result in results if result.config.params]
+    first = min(datetime.fromisoformat(result.started_at) for result in tried)
+    last = max(datetime.fromisoformat(result.finished_at) for result in tried)
+    return Pace(
+        places=places,
+        tried=len(tried),
+        pruned=sum(isinstance(result.outcome, Infeasible) for result in tried),
+        refused=sum(isinstance(result.outcome, Refused) for result in tried),
+        a_minute=60 * len(tried) / (last - first).total_seconds(),
+        a_minute_in_all=60 * len(tried) / took_s,
+    )
 
 
 def speed(folder: Path, trials: int) -> bool:
     """Four places against one, one after the other on the same cluster."""
-    cluster = start_cluster(4)
+    cluster = start_cluster(PLACES)
     try:
-        rates = {
-            slots: rate(write_study(folder / f"slots-{slots}", trials=trials, slots=slots, speed=0.25), cluster)
-            for slots in (1, 4)
-        }
+        one, four = (
+            pace(write_study(folder / f"slots-{n}", trials=trials, slots=n, speed=SLOW), cluster, n)
+            for n in (1, PLACES)
+        )
     finally:
         stop_cluster(cluster)
-    times = rates[4] / rates[1]
-    print(f"trials per minute: {rates[1]:.2f} with one place, {rates[4]:.2f} with four: {times:.2f} times as fast")
-    return times >= 3
+    print(
+        "| places | configurations tried | pruned | refused | a minute | a minute, whole night |\n" + "| --- " * 6 + "|"
+    )
+    print(f"{one.row()}\n{four.row()}")
+    times = four.a_minute / one.a_minute
+    print(f"{times:.2f} times as fast; {four.a_minute_in_all / one.a_minute_in_all:.2f} times over the whole night")
+    return times >= TIMES
 
 
-class Killer:
-    """Kills at random moments, and sees that nothing that was settled is ever lost or changed."""
-
-    def __init__(self, study: Path, cluster: Any, seed: int) -> None:
-        self.study = study
-        self.cluster = cluster
-        self.rng = random.Random(seed)
-        self.done: Counter[str] = Counter()
-        self.seen: dict[str, bytes] = {}
-        self.lost: list[str] = []
-        self.driver = begin(study, cluster.address, "kills")
-
-    def look(self) -> None:
-        """Every result seen before is still there, byte for byte."""
-        root = StudyFolder.beside(self.study, "fleet").root
-        now = {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("result.json")}
-        self.lost += [name for name, data in self.seen.items() if now.get(name) != data]
-        self.seen |= now
-
-    def strike(self, kind: str) -> None:
-        """One kill of that kind; a node is replaced, the driver begun again."""
-        if kind == "worker":
-            names = [p for p in psutil.process_iter(["cmdline"]) if "_run_there" in " ".join(p.info["cmdline"] or ())]
-            if not names:
-                return
-            self.rng.choice(names).kill()
-        elif kind == "node":
-            node = self.rng.choice([n for n in self.cluster.list_all_nodes() if n is not self.cluster.head_node])
-            self.cluster.remove_node(node, allow_graceful=False)
-            add_node(self.cluster)
-        else:
-            self.driver.kill()
-            self.driver.wait()
-            self.driver = begin(self.study, self.cluster.address, "kills")
-        self.done[kind] += 1
-
-    def run(self, each: int) -> None:
-        """``each`` kills of every kind in random order, then let the night end by itself."""
-        end_s = time.monotonic() + LIMIT_S
-        while time.monotonic() < end_s and self.driver.poll() is None and min(self.done[k] for k in KINDS) < each:
-            time.sleep(self.rng.uniform(1.0, 6.0))
-            self.look()
-            self.strike(self.rng.choice([kind for kind in KINDS if self.done[kind] < each]))
-        self.driver.wait(timeout=LIMIT_S)
-        self.look()
-
-
-def kills(folder: Path, each: int, trials: int, seed: int) -> bool:
-    """Kill workers, nodes and drivers, and count what is lost or doubled."""
-    study = write_study(folder / "kills", trials=trials, speed=4.0, load_s=0.3)
-    cluster = start_cluster(4)
-    try:
-        killer = Killer(study, cluster, seed)
-        killer.run(each)
-    finally:
-        stop_cluster(cluster)
-    settled = [r for r in results_of(study) if not isinstance(r.outcome, Interrupted)]
-    fresh = Counter(r.config.key() for r in settled if r.repeat_of is None)
-    doubled = [key for key, count in fresh.items() if count > 1]
-    left = [row.pid for row in read_table() if (mark_of(row.pid) or "").startswith("fleet-")]
-    cut = len(results_of(study)) - len(settled)
-    print(f"kills: {dict(killer.done)}; {len(settled)} trials settled, {cut} starts cut off and run again")
-    print(f"lost or changed: {len(killer.lost)}; settled twice: {len(doubled)}; processes left: {len(left)}")
-    enough = all(killer.done[kind] >= each for kind in KINDS)
-    if not enough:
-        print("the night ended before all kills were made: give it more --trials")
-    return enough and killer.driver.returncode == 0 and not (killer.lost or doubled or left)
+def kills(folder: Path, each: int, seed: int) -> bool:
+    """A night for each kind, one after the other; prints a table."""
+    tallies = []
+    for kind in KINDS:
+        print(f"kills of a {kind}:")
+        tallies.append(night_of_kills(folder, kind, each, seed))
+        print(f"{HEAD}\n{tallies[-1].row()}", flush=True)
+    return all(tally.held(each) for tally in tallies)
 
 
 def main() -> None:
     """Both parts, or the one that is named."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=("speed", "kills"))
-    parser.add_argument("--trials", type=int, default=25, help="of the speed comparison")
+    parser.add_argument("--trials", type=int, default=49, help="of the speed comparison")
     parser.add_argument("--kills", type=int, default=20, help="of each kind")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", type=Path, help="folder for the studies, which stay there")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="autotune-fleet-") as name:
+    with tempfile.TemporaryDirectory(prefix="autotune-fleet-") as made:
+        name = options.keep or made
         held = [
             part()
             for kind, part in (
                 ("speed", lambda: speed(Path(name), options.trials)),
-                ("kills", lambda: kills(Path(name), options.kills, 8 * options.kills, options.seed)),
+                ("kills", lambda: kills(Path(name), options.kills, options.seed)),
             )
             if options.only in (None, kind)
         ]

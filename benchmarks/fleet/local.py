@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from ray._private import ray_constants
 from ray.cluster_utils import Cluster
 
 ROOT = Path(__file__).parents[2]
@@ -79,9 +80,14 @@ def stop_cluster(cluster: Any) -> None:
     ray.shutdown()  # type: ignore[no-untyped-call]
 
 
-def begin(study: Path, address: str, brand: str) -> subprocess.Popen[str]:
-    """``autotune tune`` on the cluster; all that it starts carries ``brand`` in its environment."""
+def raylet_of(node: Any) -> int:
+    """The process that holds a node together, and has started its workers."""
+    return int(node.all_processes[ray_constants.PROCESS_TYPE_RAYLET][0].process.pid)
+
+
+def begin(study: Path, address: str) -> subprocess.Popen[str]:
+    """``autotune tune`` on the cluster; what it says goes to ``driver.log`` beside the study."""
     argv = [sys.executable, "-m", "autotune", "tune", str(study), "--ray", address]
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "AUTOTUNE_FLEET": brand}
-    log = (study.parent / "driver.log").open("a")
-    return subprocess.Popen(argv, stdout=log, stderr=log, text=True, env=env, cwd=ROOT)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with (study.parent / "driver.log").open("a") as log:
+        return subprocess.Popen(argv, stdout=log, stderr=log, text=True, env=env, cwd=ROOT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ import pytest
 import ray
 from ray.cluster_utils import Cluster
 
-from autotune.fleet.cluster import demand, places
+from autotune.fleet import cluster as module
+from autotune.fleet.cluster import RayCrew, demand, places
 from autotune.study.file import Resources
 from autotune.study.record import read_record
-from autotune.values import Interrupted, Measured
-from tests.nights import Night, autotune, begin, events, left, records, result_bytes, wait_for
+from autotune.trial import Ticket
+from autotune.values import Config, Interrupted, Measured
+from tests.nights import Night, autotune, begin, events, left, records, result_bytes, rig, wait_for
 
 STORE_BYTES = 100 << 20
 
@@ -39,8 +42,8 @@ def cluster() -> Iterator[Any]:
         found.add_node(num_cpus=1, resources={"server": 1}, object_store_memory=STORE_BYTES)
     found.wait_for_nodes()
     yield found
+    ray.shutdown()  # a process that is connected may not take its node down
     found.shutdown()  # type: ignore[no-untyped-call]
-    ray.shutdown()
 
 
 def study(folder: Path, **fields: Any) -> Path:
@@ -98,6 +101,29 @@ def test_lost_workers_and_a_dead_driver_lose_nothing(cluster: Any, tmp_path: Pat
     keys = [r.config.key() for r in settled if r.config.params and r.repeat_of is None]
     assert len(keys) == len(set(keys)) == 3
     assert left(path) == []
+
+
+@pytest.mark.slow
+def test_no_trial_waits_for_the_search_for_leftovers(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that is slow to look for servers of an earlier driver holds up neither the first trial nor, for long, the
+    end.
+    """
+
+    def slowly(study: bytes, study_id: str, newest: int) -> int:
+        time.sleep(60)
+        return 0
+
+    monkeypatch.setattr(module, "_reap_there", ray.remote(num_cpus=0, max_retries=0)(slowly))
+    monkeypatch.setattr(module, "REAP_S", 0.5)
+    began_s = time.monotonic()
+    path = study(tmp_path)
+    with RayCrew(rig(path), cluster.address) as crew:
+        crew.start(Ticket(number=0, config=Config(params={}), role="baseline"))
+        result = crew.wait()
+    assert isinstance(result.outcome, Measured)
+    assert time.monotonic() - began_s < 60
 
 
 @pytest.mark.slow

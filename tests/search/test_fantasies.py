@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from autotune.search.fantasies import expecting
+from autotune.search import Region
+from autotune.search.fantasies import expecting, propose_beside
 from autotune.search.searcher import Searcher
 from autotune.search.suggest import Strategy, suggest
-from autotune.values import Config, Interrupted, Measured, TrialResult
+from autotune.values import Config, Infeasible, Interrupted, Measured, TrialResult
 
-from .worlds import WIDE, baseline, judge, result
+from .gp import nights as gp
+from .worlds import LIMIT, SPACE, WIDE, baseline, judge, result
 
 STRATEGY = Strategy(sampler="autotune", seed=5)
 
@@ -46,6 +48,31 @@ def test_a_running_trial_is_believed_to_come_out_as_expected() -> None:
     assert isinstance(made_up.outcome, Measured)
     scores = [r.outcome.score.value for r in known if isinstance(r.outcome, Measured)]
     assert 0.5 * min(scores) < made_up.outcome.score.value < 2 * max(scores)
+
+
+def test_a_running_trial_that_is_likely_to_die_is_taken_for_lost() -> None:
+    """With the defaults alone measured: the hungriest server is, one that needs less than the defaults is not."""
+    small, large = (
+        Config(params={**gp.DEFAULTS, "cuda_graph_max_bs": graph, "mem_fraction_static": fraction})
+        for graph, fraction in ((128, 0.8), (2048, 0.985))
+    )
+    outcomes = [r.outcome for r in expecting(gp.night(0), {1: small, 2: large}, gp.REGION, gp.STRATEGY)]
+    assert isinstance(outcomes[1], Measured)
+    assert isinstance(outcomes[2], Infeasible)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_what_runs_is_not_started_once_more_while_anything_is_new(seed: int) -> None:
+    """Over a single axis the first trial, still running, promises the most: its repeat was the fourth place's."""
+    strategy, known = Strategy(sampler="autotune", seed=seed), [baseline()]
+    region = Region(space=SPACE, bounds=(LIMIT,))
+    running: dict[int, Config] = {}
+    for number in range(1, 5):
+        found = propose_beside(known, running, region, strategy)
+        assert found is not None
+        assert found.repeat_of not in running
+        running[number] = found.config
+    assert len({config.key() for config in running.values()}) == 4
 
 
 def test_the_baseline_that_runs_again_is_not_made_up() -> None:
