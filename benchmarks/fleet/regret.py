@@ -25,7 +25,7 @@ from benchmarks.search.ours import Ours
 from benchmarks.search.study import Curve, Method, Task, best_seen, run_study
 
 STARTS = 20
-SHOWN = (8, 12, 16, 20)
+SHOWN = (4, 8, 12, 16, 20)
 NOISE = 0.05
 DRAWS = 4000
 
