@@ -69,21 +69,24 @@ def pace(study: Path, cluster: Any, places: int) -> Pace:
 
 
 def speed(folder: Path, trials: int) -> bool:
-    """Four places against one, one after the other on the same cluster."""
+    """Four places against one, on the same cluster. One place comes before and after, and the faster of these two
+    nights counts: what else the machine does must not pass for a gain.
+    """
     cluster = start_cluster(PLACES)
+    print("| places | configurations tried | pruned | refused | a minute | a minute, whole night |")
+    print("| --- " * 6 + "|")
+    nights = []
     try:
-        one, four = (
-            pace(write_study(folder / f"slots-{n}", trials=trials, slots=n, speed=SLOW), cluster, n)
-            for n in (1, PLACES)
-        )
+        for number, places in enumerate((1, PLACES, 1)):
+            study = write_study(folder / f"{number}-places-{places}", trials=trials, slots=places, speed=SLOW)
+            nights.append(pace(study, cluster, places))
+            print(nights[-1].row(), flush=True)
     finally:
         stop_cluster(cluster)
-    print(
-        "| places | configurations tried | pruned | refused | a minute | a minute, whole night |\n" + "| --- " * 6 + "|"
-    )
-    print(f"{one.row()}\n{four.row()}")
-    times = four.a_minute / one.a_minute
-    print(f"{times:.2f} times as fast; {four.a_minute_in_all / one.a_minute_in_all:.2f} times over the whole night")
+    before, four, after = nights
+    times = four.a_minute / max(before.a_minute, after.a_minute)
+    in_all = four.a_minute_in_all / max(before.a_minute_in_all, after.a_minute_in_all)
+    print(f"{times:.2f} times as fast; {in_all:.2f} times over the whole night")
     return times >= TIMES
 
 
@@ -101,7 +104,7 @@ def main() -> None:
     """Both parts, or the one that is named."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=("speed", "kills"))
-    parser.add_argument("--trials", type=int, default=49, help="of the speed comparison")
+    parser.add_argument("--trials", type=int, default=25, help="of the speed comparison")
     parser.add_argument("--kills", type=int, default=20, help="of each kind")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="folder for the studies, which stay there")
