@@ -125,9 +125,11 @@ class Cell:
         waiting = Waiting(cancel=flag or CancelFlag())
         try:
             with open_night(resolve(read_brief(self.study)), both, waiting) as night:
-                return Seen(ended=tune(night), stopped="", events=tuple(heard))
+                ended = tune(night)
         except AutotuneError as error:
             return Seen(ended=None, stopped=f"{type(error).__name__}: {error}", events=tuple(heard))
+        # What was said while the night closed counts too: of a notification under way, say.
+        return Seen(ended=ended, stopped="", events=tuple(heard))
 
     def begin(self, *arguments: str, **options: object) -> subprocess.Popen[str]:
         """A night in its own process."""
