@@ -60,14 +60,17 @@ class Tally(msgspec.Struct, kw_only=True):
 
     def row(self) -> str:
         """A line of the table."""
-        wrong = self.lost, self.doubled, self.not_again, self.unsettled, self.told_otherwise, self.left
-        cells = self.kind, self.kills, self.hit, self.finished, self.cut_off, self.given_up, *wrong
+        cells = self.kind, self.kills, self.hit, self.finished, self.cut_off, self.given_up, *self._wrong
         return "| " + " | ".join(map(str, cells)) + " |"
 
     def held(self, each: int) -> bool:
         """Whether all kills were made and did no harm, and the night ended well afterwards."""
-        wrong = self.lost, self.doubled, self.not_again, self.unsettled, self.told_otherwise, self.left, self.code
-        return self.kills >= each and self.hit > 0 and not any(wrong)
+        return self.kills >= each and self.hit > 0 and self.code == 0 and not any(self._wrong)
+
+    @property
+    def _wrong(self) -> tuple[int, ...]:
+        """What must all be zero, as the last columns of the table have it."""
+        return self.lost, self.doubled, self.not_again, self.unsettled, self.told_otherwise, self.left
 
 
 HEAD = (

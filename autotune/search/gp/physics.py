@@ -113,8 +113,8 @@ class Physics:
         if self._kv is not None:
             fraction = chart.quantity(units, memory) if memory is not None else np.full(count, self._kv.at)
             fit = self._kv.of(fraction) / self._tokens
-        fixed = graph is None or self._graphless
-        ceiling = np.full(count, self._default_graph) if fixed or graph is None else chart.quantity(units, graph)
+        fixed = np.full(count, self._default_graph)
+        ceiling = fixed if graph is None or self._graphless else chart.quantity(units, graph)
         return Load(chart.quantity(units, running), ceiling, fit, self._chunk(units))
 
     def _chunk(self, units: Array) -> Array:
