@@ -242,7 +242,10 @@ def _scored(rig: Rig, load: Load, levels: list[Level]) -> Outcome | Retry:
     """From what was measured to a score, or to the reason why there is none."""
     objective, named = rig.study.objective, rig.study.workload.concurrency
     levels = [msgspec.structs.replace(one, measurement=_told(one.measurement, objective)) for one in levels]
-    measurement = answering_level(levels, objective, named).measurement
+    # What one load left free of the GPU, the start has left: allocators give nothing back.
+    free = min((one.measurement.gpu_free for one in levels if one.measurement.gpu_free is not None), default=None)
+    answer = answering_level(levels, objective, named).measurement
+    measurement = msgspec.structs.replace(answer, gpu_free=free)
     if measurement.refused:
         refused = Refused(findings=measurement.refused, measurement=measurement, effective=load.effective)
         shown = "; ".join(finding.message for finding in measurement.refused)

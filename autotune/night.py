@@ -35,6 +35,9 @@ from autotune.server.nvml import find_gpu
 from autotune.server.outside import reap_everywhere
 from autotune.server.process import ServerIdentity
 from autotune.server.stop import StopLimits
+from autotune.sim.flags import SimOptions
+from autotune.sim.memory import GIB
+from autotune.sim.profiles import profile
 from autotune.space.bounds import derive_bounds
 from autotune.space.kv import stated_kv_capacity
 from autotune.study.atomic import append_line
@@ -110,8 +113,14 @@ def gpu_of(study: Study) -> GpuProbe:
         return NoGpu()
     pretended = value_of(study.engine.command, "--sim-gpu-file")
     if pretended:
-        return FileGpu(Path(pretended))
+        return FileGpu(Path(pretended), _pretended_bytes(study))
     return find_gpu({**os.environ, **study.engine.env, **gpu_choice(wrapper)})
+
+
+def _pretended_bytes(study: Study) -> int:
+    """The memory of a simulated server's GPU."""
+    name = value_of(study.engine.command, "--sim-profile") or SimOptions().profile
+    return round(profile(name).gpu_total_gb * GIB)
 
 
 def resolve(brief: Brief, *, force: bool = False, reading: bool = False) -> Brief:

@@ -25,6 +25,7 @@ class Onlooker:
         self._looked_s = rig.waiting.clock.now()
         self._looks = self._held = 0
         self._others: set[str] = set()
+        self._free: float | None = None
 
     def look(self) -> None:
         """Cheap to call often."""
@@ -37,6 +38,8 @@ class Onlooker:
             self._looks += 1
             self._held += any(set(device.throttling) - HARMLESS for device in devices)
             self._others |= self._foreign_holders()
+            free = min(1.0 - device.used_bytes / device.total_bytes for device in devices)
+            self._free = free if self._free is None else min(self._free, free)
 
     def result(self) -> Surroundings:
         """All that was seen since the beginning; ends the watch."""
@@ -47,6 +50,7 @@ class Onlooker:
             host_busy=None if self._mingled else min(1.0, load.other_cores / self._rig.cores),
             throttled=self._held / self._looks if self._looks else None,
             gpu_others=tuple(sorted(self._others)),
+            gpu_free=None if self._others or self._free is None else round(self._free, 4),
         )
 
     @property

@@ -30,6 +30,7 @@ from autotune.verdict.objective import metric_of
 FEASIBLE = "feasible"
 NOT_BEGUN = "not_begun"
 LIVE = "live"
+GPU_FREE = "gpu_free"
 EVIDENCE_LINES = 8
 EVIDENCE_CHARACTERS = 300
 
@@ -140,8 +141,10 @@ def _outcome_attrs(result: TrialResult) -> dict[str, Any]:
 
 
 def _figures(measurement: Measurement) -> dict[str, Any]:
+    free = {} if measurement.gpu_free is None else {GPU_FREE: measurement.gpu_free}
     return {
         **measurement.steady,
+        **free,
         "requests_completed": measurement.requests_completed,
         "requests_failed": measurement.requests_failed,
         "window_s": measurement.window_s,

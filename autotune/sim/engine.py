@@ -54,7 +54,7 @@ class Pace(Value, frozen=True, kw_only=True):
 
 
 class Engine:
-    """Runs the scheduler. ``crash`` is called when it dies by a fault or by memory."""
+    """Runs the scheduler. ``crash`` is called when it dies by a fault or by memory, ``loaded`` when its load begins."""
 
     def __init__(self, settings: SimSettings, resolved: Resolved, faults: FaultPlan, pace: Pace) -> None:
         self.settings = settings
@@ -63,6 +63,7 @@ class Engine:
         self.batcher = Batcher(settings, resolved.limits)
         self.counters = Counters()
         self.crash: Callable[[Callable[[], None]], None] = lambda report: report()
+        self.loaded: Callable[[], None] = lambda: None
         self.load_began_s: float | None = None
         self.told_limit = resolved.limits.running
         self.told_at_s: float | None = None
@@ -98,6 +99,7 @@ class Engine:
         self._streams += job.stream
         if self.load_began_s is None and self.batcher.running_count + len(self.batcher.waiting) >= LOAD_REQUESTS:
             self.load_began_s = self.clock_s()
+            self.loaded()
         self._wake.set()
 
     def abort(self, request: SimRequest) -> None:

@@ -39,6 +39,10 @@ class Resolved(Value, frozen=True, kw_only=True):
     def after_graphs_gb(self) -> float:
         return self.after_pool_gb - self.graph_gb
 
+    def left_gb(self, settings: SimSettings) -> float:
+        """What a full load leaves free, negative where it does not fit."""
+        return self.after_pool_gb - max(self.graph_gb, load_gb(settings, self.limits))
+
 
 def parse_version(text: str) -> tuple[int, ...]:
     """``0.5.14`` or ``0.5.10.post2`` as comparable numbers."""
@@ -155,19 +159,23 @@ def _limits(
     )
 
 
-def _with_oom(settings: SimSettings, resolved: Resolved) -> Resolved:
-    limits = resolved.limits
-    need_load = (
+def load_gb(settings: SimSettings, limits: Limits) -> float:
+    """What a full load needs beside weights and pools, graphs included."""
+    return (
         settings.load_reserve_gb
         + settings.load_per_graph_batch_gb * limits.graph_max
         + settings.load_per_chunk_token_gb * (limits.chunk_tokens or limits.max_prefill_tokens)
         + settings.load_per_running_gb * limits.running
     )
+
+
+def _with_oom(settings: SimSettings, resolved: Resolved) -> Resolved:
+    limits = resolved.limits
     shortages: tuple[tuple[OomStage, float], ...] = (
         ("weights", settings.weight_gb - settings.gpu_free_gb),
         ("kv_pool", 0.0 if limits.kv_tokens > 0 and resolved.after_pool_gb > 0 else max(0.01, -resolved.after_pool_gb)),
         ("graph_capture", resolved.graph_gb - resolved.after_pool_gb),
-        ("load", need_load - resolved.after_pool_gb),
+        ("load", load_gb(settings, limits) - resolved.after_pool_gb),
     )
     for stage, short_gb in shortages:
         if short_gb > 0:

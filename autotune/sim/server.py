@@ -76,6 +76,7 @@ class _Server:
         self._leave_child()
         gpu = GpuMemory(self.options.gpu_file, self.options.gpu_release_s, leak="gpu_leak" in self.faults)
         app, engine = self._app(plan)
+        engine.loaded = lambda: gpu.use(plan.settings.gpu_free_gb - max(0.0, plan.resolved.left_gb(plan.settings)))
         if "lying_health" in self.faults:
             await self._open(app)
         await Startup(plan, self.args, gpu).run()

@@ -32,6 +32,7 @@ from benchmarks.search.mixed import mixed_state
 METRIC, TPOT = "output_throughput_tok_s", "tpot_mean_s"
 # By how much loads at lowered limits are off a fresh start, one draw for each surface: the search has to learn it.
 LIVE_OFF = 0.015
+ALLOCATOR = 0.008
 KINDS: dict[OomStage, str] = {
     "weights": "oom_weights",
     "kv_pool": "oom_kv",
@@ -138,7 +139,8 @@ class SimSurface(Value, frozen=True, kw_only=True):
             return Start(outcome=failure(resolved.oom), truth=None, start_s=lost_s, load_s=load_s)
         true = self._true(config, resolved)
         score, steady = draw.seen(true, draw.within)
-        outcome = success(score, steady, _effective(self.settings, resolved))
+        free = draw.free(resolved.left_gb(self.settings) / self.settings.gpu_total_gb)
+        outcome = success(score, steady, _effective(self.settings, resolved), free)
         return Start(outcome=outcome, truth=true, start_s=start_s, load_s=self.load.duration_s)
 
     def live(self, config: Config, limit: int, noise: float, seed: str) -> LiveFigures:
@@ -159,25 +161,35 @@ class SimSurface(Value, frozen=True, kw_only=True):
         return Truth(tok_s=state.throughput_tok_s * factor, tpot_s=tpot_s, excess=excess)
 
     def _twisted(self, config: Config, resolved: Resolved) -> float:
-        running = resolved.limits.running
+        # More than there are clients never run, whatever the limit.
+        running = min(resolved.limits.running, self.load.concurrency)
         point = self.region.point({**_values(resolved), **config.params, "max_running_requests": running})
         units = tuple(axis.unit(point[axis.name]) if axis.name in point else 0.5 for axis in self.region.axes())
         return self.twist.factor(units, running)
 
 
 class Draw(msgspec.Struct, frozen=True, kw_only=True):
-    """The chance of one start: factors of its time and of its throughput, and the error within it, relative."""
+    """The chance of one start: factors of its time and of its throughput, and the error within it, relative; and the
+    share of a GPU that its allocator holds without need.
+    """
 
     start: float
     between: float
     within: float
     chance: float
+    kept_back: float
 
     @classmethod
     def of(cls, noise: float, seed: str) -> Draw:
         chance = random.Random(seed)
         start = 1.0 + 0.05 * chance.random()
-        return cls(start=start, between=math.exp(chance.gauss(0.0, noise)), within=noise / 4, chance=chance.gauss(0, 1))
+        between = math.exp(chance.gauss(0.0, noise))
+        own, kept_back = chance.gauss(0, 1), abs(chance.gauss(0.0, ALLOCATOR))
+        return cls(start=start, between=between, within=noise / 4, chance=own, kept_back=kept_back)
+
+    def free(self, left: float) -> float:
+        """What a driver shows free of a GPU, as a share, where ``left`` is what could still be had."""
+        return max(0.0, left - self.kept_back)
 
     def seen(self, true: Truth, within: float) -> tuple[Estimate, dict[str, float]]:
         """Score and figures of the start's own load."""
@@ -235,8 +247,8 @@ def failure(stage: OomStage) -> Infeasible:
     return Infeasible(diagnosis=Diagnosis(kind=KINDS[stage], action="prune", stage=STAGES[stage]))
 
 
-def success(score: Estimate, steady: dict[str, float], effective: Effective) -> Measured:
-    """A measured throughput."""
+def success(score: Estimate, steady: dict[str, float], effective: Effective, gpu_free: float | None = None) -> Measured:
+    """A measured throughput; ``gpu_free`` is the share of a GPU that the load left."""
     return Measured(
         score=score,
         measurement=Measurement(
@@ -248,6 +260,7 @@ def success(score: Estimate, steady: dict[str, float], effective: Effective) -> 
             warmup_s=10.0,
             window_s=30.0,
             duration_s=40.0,
+            gpu_free=gpu_free,
         ),
         effective=effective,
     )

@@ -22,6 +22,8 @@ Array = NDArray[np.float64]
 DRAWS, KEPT, MOVES = 1500, 160, 24
 # Width of the edge, as a share of the GPU: the same configuration does not always die.
 SOFTNESS = 0.004
+# What a load left free of a GPU is what was left at least: allocators keep more than they need, by about this share.
+KEPT_BACK = 0.012
 # A start may fail for a reason that is none of these.
 MISTAKE = 0.02
 RESERVE, RESERVE_SD = 0.06, 0.7
@@ -32,11 +34,14 @@ OTHER_REACH = 0.15
 
 
 class _Seen(msgspec.Struct, frozen=True):
-    """Starts that lived and died: ``points`` (n, dims), ``died`` (n,), and what each counts (n,)."""
+    """Starts that lived and died: ``points`` (n, dims), ``died`` (n,), what each counts (n,), and the share of a GPU
+    that their loads left free (n,), NaN where it is not known.
+    """
 
     points: Array
     died: NDArray[np.bool_]
     counts: Array
+    left: Array
 
     @classmethod
     def of(cls, seen: Observations, dims: int, each: float = 1.0, most: float = math.inf) -> _Seen:
@@ -45,13 +50,15 @@ class _Seen(msgspec.Struct, frozen=True):
         dead = [f.point for f in seen.failures if f.memory]
         count = len(alive) + len(dead)
         counts = np.full(count, min(each, most / max(1, count)))
-        return cls(np.array([*alive, *dead]).reshape(-1, dims), np.arange(count) >= len(alive), counts)
+        left = np.array([*(g.gpu_free for g in seen.fresh), *(math.nan for _ in dead)])
+        return cls(np.array([*alive, *dead]).reshape(-1, dims), np.arange(count) >= len(alive), counts, left)
 
     def joined(self, other: _Seen) -> _Seen:
         return _Seen(
             np.concatenate([self.points, other.points]),
             np.concatenate([self.died, other.died]),
             np.concatenate([self.counts, other.counts]),
+            np.concatenate([self.left, other.left]),
         )
 
 
@@ -110,14 +117,21 @@ class Feasibility:
             columns.append(part if self._chart.hints[i].oom > 0 else 1.0 - part)
         return np.stack(columns, axis=1) if columns else np.zeros((len(units), 0))
 
-    def _lives(self, draws: Array, units: Array) -> Array:
-        """Probability of survival for each draw and point, (draws, n)."""
+    def _left(self, draws: Array, units: Array) -> Array:
+        """The share of a GPU that is left for each draw and point, (draws, n): negative where memory runs out."""
         used = np.exp(draws[:, 2:]) @ self._needs(units).T
         first = np.exp(draws[:, :1])
         if self._memory is None:
-            return np.asarray(ndtr((first - used) / SOFTNESS))
+            return np.asarray(first - used)
         fraction = self._chart.quantity(units, self._memory)[None, :]
-        left = ndtr((1.0 - fraction - first - used) / SOFTNESS)
+        return np.asarray(1.0 - fraction - first - used)
+
+    def _lives(self, draws: Array, units: Array) -> Array:
+        """Probability of survival for each draw and point, (draws, n)."""
+        left = ndtr(self._left(draws, units) / SOFTNESS)
+        if self._memory is None:
+            return np.asarray(left)
+        fraction = self._chart.quantity(units, self._memory)[None, :]
         return np.asarray(left * ndtr((fraction - draws[:, 1:2]) / SOFTNESS))
 
     def _posterior(self, seen: _Seen) -> Array:
@@ -148,7 +162,13 @@ class Feasibility:
 
     def _log_likelihood(self, draws: Array, seen: _Seen) -> Array:
         lives = MISTAKE / 2 + (1 - MISTAKE) * self._lives(draws, seen.points)
-        return np.asarray(np.log(np.where(seen.died, 1.0 - lives, lives)) @ seen.counts)
+        logs = np.log(np.where(seen.died, 1.0 - lives, lives)) @ seen.counts
+        told = np.isfinite(seen.left)
+        if not told.any():
+            return np.asarray(logs)
+        off = self._left(draws, seen.points[told]) - seen.left[told]
+        width = np.where(off > 0, KEPT_BACK, SOFTNESS)
+        return np.asarray(logs - 0.5 * ((off / width) ** 2) @ seen.counts[told])
 
     def _not_otherwise(self, units: Array) -> Array:
         """Failures that are not of memory spoil their neighbourhood, as far as no server lived nearer."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from optuna.trial import FrozenTrial, TrialState
 
 from autotune.search.gp.chart import Chart
-from autotune.search.outcomes import FEASIBLE, LIVE
+from autotune.search.outcomes import FEASIBLE, GPU_FREE, LIVE
 from autotune.verdict.noise import NoiseModel, Tried, estimate_noise
 
 Array = NDArray[np.float64]
@@ -27,7 +27,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     """One configuration with all its starts. ``point`` is in unit coordinates, ``excess`` the largest violated limit.
 
     ``logs`` are log scores (negated where less is better), ``running``, ``graph`` and ``kv_tokens`` what was in force
-    (an infinite ``graph``: the server captures none).
+    (an infinite ``graph``: the server captures none), ``gpu_free`` the least share of a GPU that its loads left free.
     ``live`` is one more load of a start at a running limit that was lowered while it served: near a start with that
     limit, but none.
     """
@@ -43,6 +43,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     graph: float = math.nan
     fraction: float = math.nan
     kv_tokens: float = math.nan
+    gpu_free: float = math.nan
     memory_gb: tuple[tuple[str, float], ...] = ()
 
     def memory(self, name: str) -> float:
@@ -167,6 +168,7 @@ def _group(
         graph=_ceiling(effective.get("graph_max_batch")),
         fraction=_number(fraction),
         kv_tokens=_number(effective.get("kv_tokens")),
+        gpu_free=_least([_number(t.user_attrs.get(GPU_FREE)) for t in members]),
         memory_gb=tuple((effective.get("gpu_memory_gb") or {}).items()),
     )
 
@@ -220,6 +222,11 @@ def _ceiling(value: object) -> float:
 
 def _number(value: object) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+
+
+def _least(values: Sequence[float]) -> float:
+    """The smallest that is known, NaN where none is."""
+    return min((v for v in values if math.isfinite(v)), default=math.nan)
 
 
 def _of_memory(trial: FrozenTrial) -> bool:
