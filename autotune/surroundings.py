@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from autotune.engines.base import Counters
 from autotune.load.gates import Surroundings
 from autotune.rig import Rig, control_client, fetcher
+from autotune.server.gpu import Device
 from autotune.server.host import HostMeter
 from autotune.server.serve import RunningServer
 from autotune.trouble import read_log
@@ -37,12 +40,12 @@ class Onlooker:
         if devices:
             self._looks += 1
             self._held += any(set(device.throttling) - HARMLESS for device in devices)
-            self._others |= self._foreign_holders()
-            free = min(1.0 - device.used_bytes / device.total_bytes for device in devices)
-            self._free = free if self._free is None else min(self._free, free)
+            self._weigh(devices)
 
     def result(self) -> Surroundings:
         """All that was seen since the beginning; ends the watch."""
+        # What a peak took stays with the allocator: a last look sees it, however short the load was.
+        self._weigh(self._rig.gpu.devices())
         load = self._host.read()
         return Surroundings(
             before=self._before,
@@ -52,6 +55,11 @@ class Onlooker:
             gpu_others=tuple(sorted(self._others)),
             gpu_free=None if self._others or self._free is None else round(self._free, 4),
         )
+
+    def _weigh(self, devices: Sequence[Device]) -> None:
+        self._others |= self._foreign_holders()
+        free = [1.0 - device.used_bytes / device.total_bytes for device in devices]
+        self._free = min([*free, *([] if self._free is None else [self._free])], default=None)
 
     @property
     def _mingled(self) -> bool:

@@ -18,7 +18,7 @@ import msgspec
 from autotune.brief import read_brief
 from autotune.events import Listener
 from autotune.load.gates import GateLimits
-from autotune.night import write_manifest
+from autotune.night import gpu_of, write_manifest
 from autotune.rig import Rig
 from autotune.server.cancel import Waiting
 from autotune.server.gpu import NoGpu
@@ -220,7 +220,7 @@ def rig(study: Path, say: Listener = lambda _: None, waiting: Waiting | None = N
         version=brief.version,
         searched=brief.searched(),
         records=Records(brief.folder),
-        gpu=NoGpu(),
+        gpu=gpu_of(brief.study) if "--sim-gpu-file" in brief.study.engine.command else NoGpu(),
         gpu_baseline={},
         waiting=waiting or Waiting(),
         say=say,

@@ -14,6 +14,8 @@ from autotune import loading
 from autotune.events import Event, Note
 from autotune.load import records as raw_records
 from autotune.load.reduce import reduce
+from autotune.sim.memory import resolve
+from autotune.sim.profiles import profile
 from autotune.trial import Ticket, run_trial
 from autotune.values import Config, Measured, Measurement, Refused
 from tests.nights import Night, rig
@@ -92,6 +94,23 @@ def test_one_start_answers_several_concurrencies(tmp_path: Path) -> None:
     assert [raw.meta.concurrency for raw in loads] == [8, 32]
     # The server's prefix cache would have answered a prompt that was sent before.
     assert all(float(np.sum(raw.requests["cached_tokens"])) == 0 for raw in loads)
+
+
+@pytest.mark.parametrize("workload", ["", "levels = [48, 8]"])
+def test_what_a_start_leaves_of_the_gpu_is_on_record(tmp_path: Path, workload: str) -> None:
+    """What the server's largest load needs counts, whichever load has the score: less than was free before it."""
+    night = Night(stream=True, flags=("--sim-gpu-file", str(tmp_path / "gpu.json")), workload=workload)
+    outcome = measured(tmp_path, night)
+    machine = profile("demo")
+    left = resolve(machine, {}).left_gb(machine)
+    assert left < outcome.effective.gpu_memory_gb["available"]
+    outside = machine.gpu_total_gb - machine.gpu_free_gb
+    assert outcome.measurement.gpu_free == pytest.approx((left + outside) / machine.gpu_total_gb, abs=1e-3)
+
+
+def test_nothing_is_told_of_the_gpu_where_there_is_none(tmp_path: Path) -> None:
+    """A server on processors."""
+    assert measured(tmp_path, Night(stream=True)).measurement.gpu_free is None
 
 
 def test_under_a_limit_the_best_level_that_holds_it_is_scored(tmp_path: Path) -> None:

@@ -29,6 +29,9 @@ MISTAKE = 0.02
 RESERVE, RESERVE_SD = 0.06, 0.7
 ROOM, ROOM_SD = 0.15, 0.8
 SHARE, SHARE_SD = 0.03, 1.0
+# Where the server told what its graphs took; and the tables that a running limit needs (H200: 0.3 GB at 2,048).
+GRAPH_SD = 0.6
+RUNNING = 0.01
 WEIGHTS, WEIGHTS_SD = 0.45, 0.2
 OTHER_REACH = 0.15
 
@@ -93,7 +96,7 @@ class Feasibility:
     def _prior(self, seen: Observations) -> tuple[Array, Array]:
         """Log reserve (or room), the fraction that the weights take, and the log shares."""
         weights, weights_sd = WEIGHTS, WEIGHTS_SD
-        graph_share = SHARE
+        graph_share, graph_sd = SHARE, SHARE_SD
         for g in seen.fresh:
             pool_gb, weight_gb = g.memory("kvcache"), g.memory("weight")
             if pool_gb > 0 and weight_gb > 0 and math.isfinite(g.fraction):
@@ -102,12 +105,14 @@ class Feasibility:
                 place = self._chart.role("graph")
                 if place is not None and g.graph > 0 and g.memory("graph") > 0:
                     # Graphs cost about as much again under load as at capture (H200: 1.5 and 1.2 MB per batch).
+                    graph_sd = GRAPH_SD
                     graph_share = 1.5 * g.memory("graph") / gpu_gb / g.graph * self._chart.tops[place]
                 break
         first, first_sd = (RESERVE, RESERVE_SD) if self._memory is not None else (ROOM, ROOM_SD)
-        shares = [graph_share if self._chart.hints[i].role == "graph" else SHARE for i in self._places]
-        centre = np.array([math.log(first), weights, *np.log(shares)])
-        return centre, np.array([first_sd, weights_sd, *[SHARE_SD] * len(shares)])
+        known = {"graph": (graph_share, graph_sd), "running": (RUNNING, SHARE_SD)}
+        shares = [known.get(self._chart.hints[i].role, (SHARE, SHARE_SD)) for i in self._places]
+        centre = np.array([math.log(first), weights, *(math.log(share) for share, _ in shares)])
+        return centre, np.array([first_sd, weights_sd, *(sd for _, sd in shares)])
 
     def _needs(self, units: Array) -> Array:
         """How far each parameter is towards its hungriest value, (n, places)."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,7 +17,7 @@ from autotune.search.gp.observations import Observations, observe
 from autotune.search.gp.physics import CENTRES, Kv, Load, Physics, kv_line, log_throughput
 from autotune.search.samplers import Knowledge
 from autotune.search.suggest import Strategy, model_study
-from autotune.values import Config, ParamValue, TrialResult
+from autotune.values import Config, Measured, ParamValue, TrialResult
 from tests.search.worlds import infeasible, result
 
 from .nights import DEFAULTS, REGION, STRATEGY, night, run, truth
@@ -65,6 +68,37 @@ def test_a_failure_teaches_its_neighbourhood_and_beyond_but_not_below() -> None:
     assert before.probability(hungrier)[0] > 0.05
     assert after.probability(hungrier)[0] < 0.2 * before.probability(hungrier)[0]
     assert after.probability(units_of())[0] > 0.9
+
+
+def test_memory_that_a_load_left_free_says_how_much_more_may_be_asked() -> None:
+    """A tenth of the GPU free under load: a fraction that takes half of it is safe, one that takes more is not. Without
+    that reading neither is sure.
+    """
+    [bare] = night(0)
+    told = {key: value for key, value in DEFAULTS.items() if key != "mem_fraction_static"}
+    assert isinstance(bare.outcome, Measured)
+    measurement = msgspec.structs.replace(bare.outcome.measurement, gpu_free=0.1)
+    free = msgspec.structs.replace(bare, outcome=msgspec.structs.replace(bare.outcome, measurement=measurement))
+    safe, beyond = (units_of(**told, mem_fraction_static=fraction) for fraction in (0.9, 0.975))
+    knows, guesses = Feasibility(CHART, seen_in([free])), Feasibility(CHART, seen_in([bare]))
+    assert knows.probability(safe)[0] > 0.95
+    assert knows.probability(beyond)[0] < 0.1
+    assert guesses.probability(safe)[0] < knows.probability(safe)[0] - 0.1
+    assert guesses.probability(beyond)[0] < 0.5
+
+
+def test_of_several_starts_the_least_that_was_free_counts() -> None:
+    """Starts of one configuration differ by what their allocators keep."""
+    [first] = night(0)
+    assert isinstance(first.outcome, Measured)
+    starts = []
+    for number, free in enumerate((0.08, 0.05, None)):
+        measurement = msgspec.structs.replace(first.outcome.measurement, gpu_free=free)
+        outcome = msgspec.structs.replace(first.outcome, measurement=measurement)
+        starts.append(msgspec.structs.replace(first, number=number, outcome=outcome))
+    [group] = seen_in(starts).groups
+    assert group.gpu_free == 0.05
+    assert math.isnan(seen_in(starts[2:]).groups[0].gpu_free)
 
 
 def test_a_failure_that_is_not_of_memory_spoils_its_neighbourhood_only() -> None:
