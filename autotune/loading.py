@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -242,16 +242,21 @@ def _scored(rig: Rig, load: Load, levels: list[Level]) -> Outcome | Retry:
     """From what was measured to a score, or to the reason why there is none."""
     objective, named = rig.study.objective, rig.study.workload.concurrency
     levels = [msgspec.structs.replace(one, measurement=_told(one.measurement, objective)) for one in levels]
-    # What one load left free of the GPU, the start has left: allocators give nothing back.
-    free = min((one.measurement.gpu_free for one in levels if one.measurement.gpu_free is not None), default=None)
     answer = answering_level(levels, objective, named).measurement
-    measurement = msgspec.structs.replace(answer, gpu_free=free)
+    measurement = msgspec.structs.replace(answer, gpu_free_share=_least_free(levels))
     if measurement.refused:
         refused = Refused(findings=measurement.refused, measurement=measurement, effective=load.effective)
         shown = "; ".join(finding.message for finding in measurement.refused)
         return Retry(reason=f"measurement refused: {shown}", kind="refused", refused=refused)
     curve = tuple(level.figures() for level in levels) if len(levels) > 1 else ()
     return Measured(score=score(measurement, objective), measurement=measurement, effective=load.effective, curve=curve)
+
+
+def _least_free(levels: Sequence[Level]) -> float | None:
+    """Of all loads of a start: the largest must fit too. None where one does not tell."""
+    shares = [level.measurement.gpu_free_share for level in levels]
+    known = [share for share in shares if share is not None]
+    return min(known) if len(known) == len(shares) else None
 
 
 def _told(measurement: Measurement, objective: Objective) -> Measurement:

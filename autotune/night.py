@@ -14,7 +14,6 @@ import autotune
 from autotune.aftermath import settle_cut_off
 from autotune.brief import Brief, expected_kv, read_brief
 from autotune.choosing import Judge, strategy
-from autotune.engines.argv import value_of
 from autotune.errors import InputError
 from autotune.events import Event, Listener, LoadProgress, Note
 from autotune.fleet.board import refuse_shared
@@ -35,9 +34,7 @@ from autotune.server.nvml import find_gpu
 from autotune.server.outside import reap_everywhere
 from autotune.server.process import ServerIdentity
 from autotune.server.stop import StopLimits
-from autotune.sim.flags import SimOptions
-from autotune.sim.memory import GIB
-from autotune.sim.profiles import profile
+from autotune.sim.flags import pretended_gpu
 from autotune.space.bounds import derive_bounds
 from autotune.space.kv import stated_kv_capacity
 from autotune.study.atomic import append_line
@@ -111,16 +108,10 @@ def gpu_of(study: Study) -> GpuProbe:
     wrapper = study.engine.wrapper
     if not is_here(wrapper):
         return NoGpu()
-    pretended = value_of(study.engine.command, "--sim-gpu-file")
+    pretended = pretended_gpu(study.engine.command)
     if pretended:
-        return FileGpu(Path(pretended), _pretended_bytes(study))
+        return FileGpu(*pretended)
     return find_gpu({**os.environ, **study.engine.env, **gpu_choice(wrapper)})
-
-
-def _pretended_bytes(study: Study) -> int:
-    """The memory of a simulated server's GPU."""
-    name = value_of(study.engine.command, "--sim-profile") or SimOptions().profile
-    return round(profile(name).gpu_total_gb * GIB)
 
 
 def resolve(brief: Brief, *, force: bool = False, reading: bool = False) -> Brief:

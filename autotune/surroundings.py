@@ -1,4 +1,6 @@
-"""What else went on around a load: other processes on host and GPUs, clocks held down, the server's own counts."""
+"""What else went on around a load: other processes on host and GPUs, clocks held down, memory left free, the server's
+own counts.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from collections.abc import Sequence
 from autotune.engines.base import Counters
 from autotune.load.gates import Surroundings
 from autotune.rig import Rig, control_client, fetcher
-from autotune.server.gpu import Device
+from autotune.server.gpu import Device, GpuLimits
 from autotune.server.host import HostMeter
 from autotune.server.serve import RunningServer
 from autotune.trouble import read_log
@@ -28,7 +30,7 @@ class Onlooker:
         self._looked_s = rig.waiting.clock.now()
         self._looks = self._held = 0
         self._others: set[str] = set()
-        self._free: float | None = None
+        self._free: list[float] = []
 
     def look(self) -> None:
         """Cheap to call often."""
@@ -40,12 +42,13 @@ class Onlooker:
         if devices:
             self._looks += 1
             self._held += any(set(device.throttling) - HARMLESS for device in devices)
-            self._weigh(devices)
+            self._others |= self._foreign_holders()
+            self._free += self._free_shares(devices)
 
     def result(self) -> Surroundings:
         """All that was seen since the beginning; ends the watch."""
         # What a peak took stays with the allocator: a last look sees it, however short the load was.
-        self._weigh(self._rig.gpu.devices())
+        self._free += self._free_shares(self._rig.gpu.devices())
         load = self._host.read()
         return Surroundings(
             before=self._before,
@@ -53,13 +56,14 @@ class Onlooker:
             host_busy=None if self._mingled else min(1.0, load.other_cores / self._rig.cores),
             throttled=self._held / self._looks if self._looks else None,
             gpu_others=tuple(sorted(self._others)),
-            gpu_free=None if self._others or self._free is None else round(self._free, 4),
+            gpu_free_share=None if self._others or not self._free else round(min(self._free), 4),
         )
 
-    def _weigh(self, devices: Sequence[Device]) -> None:
-        self._others |= self._foreign_holders()
-        free = [1.0 - device.used_bytes / device.total_bytes for device in devices]
-        self._free = min([*free, *([] if self._free is None else [self._free])], default=None)
+    def _free_shares(self, devices: Sequence[Device]) -> list[float]:
+        """What is free of each GPU on which the server holds memory: those in use since the night began."""
+        before, tolerance = self._rig.gpu_baseline, GpuLimits().tolerance_bytes
+        held = [d for d in devices if d.total_bytes and d.used_bytes - before.get(d.index, 0) > tolerance]
+        return [max(0.0, 1.0 - device.used_bytes / device.total_bytes) for device in held]
 
     @property
     def _mingled(self) -> bool:

@@ -138,7 +138,7 @@ class Measurement(Value, frozen=True, kw_only=True):
     those of the window without ramp-up and drain; both map metric names to floats, for example
     ``output_throughput_tok_s``, ``request_throughput_req_s``, ``ttft_p99_s``, ``tpot_mean_s``.
     ``estimates`` holds, for the metrics of the steady window that support it, value and standard error.
-    ``gpu_free`` is the least share of a GPU's memory that was free while it ran, None: not known.
+    ``gpu_free_share`` is the least share of a GPU's memory that was free while it ran, None: not known.
     """
 
     whole: dict[str, float]
@@ -150,7 +150,7 @@ class Measurement(Value, frozen=True, kw_only=True):
     window_s: float
     duration_s: float
     findings: tuple[Finding, ...] = ()
-    gpu_free: float | None = None
+    gpu_free_share: float | None = None
 
     @property
     def refused(self) -> tuple[Finding, ...]:

@@ -96,21 +96,33 @@ def test_one_start_answers_several_concurrencies(tmp_path: Path) -> None:
     assert all(float(np.sum(raw.requests["cached_tokens"])) == 0 for raw in loads)
 
 
-@pytest.mark.parametrize("workload", ["", "levels = [48, 8]"])
-def test_what_a_start_leaves_of_the_gpu_is_on_record(tmp_path: Path, workload: str) -> None:
-    """What the server's largest load needs counts, whichever load has the score: less than was free before it."""
-    night = Night(stream=True, flags=("--sim-gpu-file", str(tmp_path / "gpu.json")), workload=workload)
-    outcome = measured(tmp_path, night)
+def test_what_a_start_leaves_of_the_gpu_is_on_record(tmp_path: Path) -> None:
+    """Less than was free before its load."""
+    outcome = measured(tmp_path, Night(stream=True, flags=("--sim-gpu-file", str(tmp_path / "gpu.json"))))
     machine = profile("demo")
     left = resolve(machine, {}).left_gb(machine)
     assert left < outcome.effective.gpu_memory_gb["available"]
-    outside = machine.gpu_total_gb - machine.gpu_free_gb
-    assert outcome.measurement.gpu_free == pytest.approx((left + outside) / machine.gpu_total_gb, abs=1e-3)
+    assert outcome.measurement.gpu_free_share == pytest.approx(left / machine.gpu_total_gb, abs=1e-3)
+
+
+@pytest.mark.parametrize(("shares", "least"), [((0.2, 0.1), 0.1), ((0.1, 0.2), 0.1), ((0.1, None), None)])
+def test_of_several_levels_the_one_that_left_least_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shares: tuple[float | None, ...], least: float | None
+) -> None:
+    """Whichever of them has the score; where one was not seen, the largest may be the one."""
+    left = iter(shares)
+
+    def reduced(*arguments: Any) -> Measurement:
+        return msgspec.structs.replace(reduce(*arguments), gpu_free_share=next(left))
+
+    monkeypatch.setattr(loading, "reduce", reduced)
+    outcome = measured(tmp_path, Night(stream=True, workload="levels = [48, 8]"))
+    assert outcome.measurement.gpu_free_share == least
 
 
 def test_nothing_is_told_of_the_gpu_where_there_is_none(tmp_path: Path) -> None:
     """A server on processors."""
-    assert measured(tmp_path, Night(stream=True)).measurement.gpu_free is None
+    assert measured(tmp_path, Night(stream=True)).measurement.gpu_free_share is None
 
 
 def test_under_a_limit_the_best_level_that_holds_it_is_scored(tmp_path: Path) -> None:

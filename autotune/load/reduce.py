@@ -25,7 +25,8 @@ def reduce(
     ``Measurement.refused`` is not empty when the load is no measurement. Without a steady window ``steady`` is empty.
     """
     sample, slo = from_raw(raw), slo_limits(objective.constraints)
-    window, around = find_window(sample, workload), around or gates.Surroundings()
+    window = find_window(sample, workload)
+    around = around or gates.Surroundings()
     seen = gates.Seen(
         raw=raw,
         sample=sample,
@@ -45,7 +46,7 @@ def reduce(
         window_s=window.length_s if window else 0.0,
         duration_s=raw.meta.duration_s,
         findings=(*_no_score(steady, objective), *gates.findings(seen)),
-        gpu_free=around.gpu_free,
+        gpu_free_share=around.gpu_free_share,
     )
 
 

@@ -43,7 +43,7 @@ class Surroundings(Value, frozen=True, kw_only=True):
 
     ``before`` and ``after`` are the server's own counters. ``host_busy`` is the share of the host's CPU taken by others
     (0 to 1), ``throttled`` the share of the load in which the GPU's clocks were held down, ``gpu_others`` names
-    processes of others on the GPUs, ``gpu_free`` is the least share of a GPU's memory that was free.
+    processes of others on the GPUs, ``gpu_free_share`` is the least share of a GPU's memory that was free.
     """
 
     before: Counters | None = None
@@ -51,7 +51,7 @@ class Surroundings(Value, frozen=True, kw_only=True):
     host_busy: float | None = None
     throttled: float | None = None
     gpu_others: tuple[str, ...] = ()
-    gpu_free: float | None = None
+    gpu_free_share: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,7 @@ from autotune.verdict.objective import metric_of
 FEASIBLE = "feasible"
 NOT_BEGUN = "not_begun"
 LIVE = "live"
-GPU_FREE = "gpu_free"
+GPU_FREE = "gpu_free_share"
 EVIDENCE_LINES = 8
 EVIDENCE_CHARACTERS = 300
 
@@ -141,7 +141,7 @@ def _outcome_attrs(result: TrialResult) -> dict[str, Any]:
 
 
 def _figures(measurement: Measurement) -> dict[str, Any]:
-    free = {} if measurement.gpu_free is None else {GPU_FREE: measurement.gpu_free}
+    free = {} if measurement.gpu_free_share is None else {GPU_FREE: measurement.gpu_free_share}
     return {
         **measurement.steady,
         **free,

@@ -9,11 +9,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from autotune.engines.argv import value_of
 from autotune.sim.dialects import DIALECTS, Dialect
 from autotune.sim.faults import FAULTS
-from autotune.sim.memory import parse_version
+from autotune.sim.memory import GIB, parse_version
+from autotune.sim.profiles import profile
 from autotune.values import ParamValue, Value
 
 # Flags that change what is served or how fast; the others are accepted and reported, as SGLang's are.
@@ -129,6 +132,16 @@ def parse(argv: Sequence[str]) -> tuple[dict[str, Any], SimOptions, dict[str, Pa
         engine.error(f"argument --port: {args['port']} is out of range; give a number from 1 to 65535")
     given = {name: args[name] for name in MODELLED if args.get(name) not in (None, engine.get_default(name))}
     return args, options, given, dialect
+
+
+def pretended_gpu(command: Sequence[str]) -> tuple[Path, int] | None:
+    """The file in which a simulated server's GPU memory shows, and that GPU's bytes; None for other command lines.
+
+    Raises InputError for an unknown profile.
+    """
+    file = value_of(command, "--sim-gpu-file")
+    name = value_of(command, "--sim-profile") or SimOptions().profile
+    return (Path(file), round(profile(name).gpu_total_gb * GIB)) if file else None
 
 
 def _simulator_parser() -> argparse.ArgumentParser:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -76,7 +77,8 @@ class _Server:
         self._leave_child()
         gpu = GpuMemory(self.options.gpu_file, self.options.gpu_release_s, leak="gpu_leak" in self.faults)
         app, engine = self._app(plan)
-        engine.loaded = lambda: gpu.use(plan.settings.gpu_free_gb - max(0.0, plan.resolved.left_gb(plan.settings)))
+        left_gb = max(0.0, plan.resolved.left_gb(plan.settings))
+        engine.loaded = partial(gpu.use, plan.settings.gpu_total_gb - left_gb)
         if "lying_health" in self.faults:
             await self._open(app)
         await Startup(plan, self.args, gpu).run()

@@ -52,6 +52,11 @@ class SimSettings(Value, frozen=True, kw_only=True):
     cold_s: float = 3.0
     cold_factor: float = 1.3
 
+    @property
+    def context_gb(self) -> float:
+        """What the driver's context takes."""
+        return self.gpu_total_gb - self.gpu_free_gb
+
 
 class Limits(Value, frozen=True, kw_only=True):
     """What the scheduler obeys, resolved from flags and memory. ``chunk_tokens`` 0: no chunked prefill.

@@ -96,7 +96,7 @@ class Startup:
                 f"\rLoading safetensors checkpoint shards: {100 * shard // SHARDS:3d}% Completed | {shard}/{SHARDS}"
             )
             await self._pause(seconds / SHARDS)
-            self._gpu.use(min(settings.weight_gb, settings.gpu_free_gb) * (shard + 1) / SHARDS)
+            self._gpu.use(settings.context_gb + min(settings.weight_gb, settings.gpu_free_gb) * (shard + 1) / SHARDS)
             if shard == SHARDS // 2 and "oom_host" in faults:
                 log.line(
                     "Rank 0 scheduler died during initialization (exit code: -9). If exit code is -9 (SIGKILL), a "
@@ -125,7 +125,7 @@ class Startup:
             f"K size: {half:.2f} GB, V size: {half:.2f} GB"
         )
         log.line(f"Memory pool end. avail mem={resolved.after_pool_gb:.2f} GB")
-        self._gpu.use(settings.gpu_free_gb - resolved.after_pool_gb)
+        self._gpu.use(settings.gpu_total_gb - resolved.after_pool_gb)
         if resolved.reduced_from is not None:
             log.line(
                 f"max_running_requests was reduced from the requested {resolved.reduced_from} to "
@@ -167,7 +167,7 @@ class Startup:
             f"Capture {name} end. {words}{seconds:.2f} s. mem usage={resolved.graph_gb:.2f} GB. "
             f"avail mem={resolved.after_graphs_gb:.2f} GB."
         )
-        self._gpu.use(settings.gpu_free_gb - resolved.after_graphs_gb)
+        self._gpu.use(settings.gpu_total_gb - resolved.after_graphs_gb)
 
     def _summary(self) -> None:
         resolved, limits = self._plan.resolved, self._plan.resolved.limits

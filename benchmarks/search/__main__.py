@@ -20,7 +20,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from autotune.values import Value
 from benchmarks.search import settings
 from benchmarks.search.methods import ABLATIONS, METHODS, ON_REQUEST
-from benchmarks.search.optimum import inside, optimum
+from benchmarks.search.optimum import best_point, inside
 from benchmarks.search.report import report
 from benchmarks.search.runs import LIVE, PLAIN, Run
 from benchmarks.search.score import MARGIN
@@ -43,6 +43,17 @@ class Job(Value, frozen=True, kw_only=True):
     noise: float
     seeds: int
     restarts: int
+
+
+class Site(Value, frozen=True, kw_only=True):
+    """A surface by its key: its optimum, how far the default start is ``short`` of that, and whether the best running
+    limit lies ``inside`` its range.
+    """
+
+    key: str
+    best: float
+    short: float
+    inside: bool
 
 
 class Plan(Value, frozen=True, kw_only=True):
@@ -72,15 +83,12 @@ def surface_of(key: str) -> Surface:
     return settings.surface_of(key)
 
 
-def worth_tuning(key: str) -> tuple[str, float, float]:
-    """The optimum, and how far the default start is from it."""
-    best = optimum(surface_of(key))
-    return key, best, regret_of(surface_of(key).truth(BASELINE), best) if best else 0.0
-
-
-def best_inside(key: str) -> bool:
-    """Whether the best running limit lies inside the range."""
-    return inside(surface_of(key), settings.RUN, MARGIN)
+def look_at(key: str) -> Site:
+    """The surface's optimum, and how the default start and the running limit stand to it."""
+    surface = surface_of(key)
+    best = best_point(surface)
+    short = regret_of(surface.truth(BASELINE), best.value) if best.value else 0.0
+    return Site(key=key, best=best.value, short=short, inside=inside(surface, best, settings.RUN, MARGIN))
 
 
 def run_job(work: tuple[Job, float]) -> list[Curve]:
@@ -109,24 +117,23 @@ def run_job(work: tuple[Job, float]) -> list[Curve]:
 def run(plan: Plan, methods: Sequence[str], workers: int) -> list[Run]:
     """All studies of the plan. Objectives with a limit are searched by ours alone: the restated tools have none."""
     with ProcessPoolExecutor(workers) as pool:
-        bests = _surfaces(plan, pool)
+        sites = _surfaces(plan, pool)
         work = [
-            (Job(method=m, surface=key, noise=noise, seeds=plan.seeds(m, seeds), restarts=plan.restarts), best)
-            for key, best in bests.items()
+            (Job(method=m, surface=key, noise=noise, seeds=plan.seeds(m, seeds), restarts=plan.restarts), site.best)
+            for key, site in sites.items()
             for noise, seeds in plan.studies
             for m in methods
             if m in (PLAIN, LIVE) or not surface_of(key).limits
         ]
         curves = list(pool.map(run_job, work))
-        insides = {key for key, found in zip(bests, pool.map(best_inside, bests), strict=True) if found}
-    ceilings = {key: _ceiling(key, work, curves) for key in bests}
+    ceilings = {key: _ceiling(key, work, curves) for key in sites}
     return [
         Run(
             method=job.method,
             surface=surface_of(job.surface).name,
             family=surface_of(job.surface).family,
             limited=bool(surface_of(job.surface).limits),
-            inside=job.surface in insides,
+            inside=sites[job.surface].inside,
             dims=len(surface_of(job.surface).region.bounds),
             noise=job.noise,
             curves=tuple(curve.against(ceilings[job.surface]) for curve in found),
@@ -135,15 +142,15 @@ def run(plan: Plan, methods: Sequence[str], workers: int) -> list[Run]:
     ]
 
 
-def _surfaces(plan: Plan, pool: ProcessPoolExecutor) -> dict[str, float]:
-    """The optimum of every surface of the plan. Settings whose default start is within the margin are left out."""
+def _surfaces(plan: Plan, pool: ProcessPoolExecutor) -> dict[str, Site]:
+    """Every surface of the plan by its key. Settings whose default start is within the margin are left out."""
     named = [s.name for s in (*settings.named_surfaces(), *settings.limited_surfaces())] if plan.named else []
-    found = {key: best for key, best, _ in pool.map(worth_tuning, named)}
+    found = {site.key: site for site in pool.map(look_at, named)}
     first = plan.first_setting
     for kind, wanted in (("setting", plan.kept), ("limited setting", plan.limited)):
         keys = [f"{kind} {number}" for number in range(first, first + 2 * wanted)]
-        worth = [(key, best) for key, best, short in pool.map(worth_tuning, keys) if short > MARGIN]
-        found |= dict(worth[:wanted])
+        worth = [site for site in pool.map(look_at, keys) if site.short > MARGIN]
+        found |= {site.key: site for site in worth[:wanted]}
         first += 2 * plan.kept
     return found
 

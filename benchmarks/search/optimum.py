@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from autotune.search.region import Axis, Point
 from benchmarks.search.surfaces import Surface
@@ -15,28 +16,34 @@ REACHES = (0.15, 0.04)
 AROUND = 5
 
 
+class Best(NamedTuple):
+    """A point and its noise-free throughput."""
+
+    value: float
+    point: Point
+
+
 def optimum(surface: Surface) -> float:
     """The largest noise-free throughput that a cheap search finds."""
-    return best_point(surface)[0]
+    return best_point(surface).value
 
 
-def inside(surface: Surface, running: str, margin: float) -> bool:
-    """Whether the best ``running`` limit lies inside its range: at the top, all else as it is, the optimum loses more
-    than ``margin``, the server dies, or a limit is missed.
+def inside(surface: Surface, best: Best, running: str, margin: float) -> bool:
+    """Whether the best ``running`` limit lies inside its range: at the top, all else as it is, the best
+    point loses more than ``margin``, the server dies, or a limit is missed.
     """
-    best, point = best_point(surface)
     axis = next(axis for axis in surface.region.axes() if axis.name == running)
-    return _value(surface, {**point, running: axis.at(1.0)}) < (1.0 - margin) * best
+    return _value(surface, {**best.point, running: axis.at(1.0)}) < (1.0 - margin) * best.value
 
 
-def best_point(surface: Surface) -> tuple[float, Point]:
-    """The best point of a cheap search and its value: corners and random points, then moves about the best."""
+def best_point(surface: Surface) -> Best:
+    """What a cheap search finds: corners and random points, then moves about the best."""
     axes = surface.region.axes()
     chance = random.Random(f"optimum of {surface.name}")
     pool = [*_corners(axes), *({a.name: a.at(chance.random()) for a in axes} for _ in range(RANDOM_POINTS))]
     scored = sorted(((_value(surface, p), i, p) for i, p in enumerate(pool)), reverse=True)[:CLIMBS]
     climbed = (_climb(surface, axes, point, chance) for _, _, point in scored)
-    return max(climbed, key=lambda found: found[0])
+    return Best(*max(climbed, key=lambda found: found[0]))
 
 
 def _climb(surface: Surface, axes: tuple[Axis, ...], point: Point, chance: random.Random) -> tuple[float, Point]:

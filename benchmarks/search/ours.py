@@ -59,5 +59,6 @@ LIVE: dict[str, Callable[[Task], Method]] = {"autotune, live values": _ours(Part
 WITHOUT: dict[str, Callable[[Task], Method]] = {
     "autotune without physics": _ours(Parts(physics=False)),
     "autotune without feasibility": _ours(Parts(feasibility=False)),
+    "autotune without memory readings": _ours(Parts(readings=False)),
     "autotune without noise": _ours(Parts(noise=False)),
 }

@@ -32,7 +32,9 @@ from benchmarks.search.mixed import mixed_state
 METRIC, TPOT = "output_throughput_tok_s", "tpot_mean_s"
 # By how much loads at lowered limits are off a fresh start, one draw for each surface: the search has to learn it.
 LIVE_OFF = 0.015
-ALLOCATOR = 0.008
+# Shares of a GPU: what is needed and no driver shows, one draw for each surface, and what an allocator holds without
+# need, one for each start.
+UNSEEN, ALLOCATOR = 0.006, 0.008
 KINDS: dict[OomStage, str] = {
     "weights": "oom_weights",
     "kv_pool": "oom_kv",
@@ -139,7 +141,7 @@ class SimSurface(Value, frozen=True, kw_only=True):
             return Start(outcome=failure(resolved.oom), truth=None, start_s=lost_s, load_s=load_s)
         true = self._true(config, resolved)
         score, steady = draw.seen(true, draw.within)
-        free = draw.free(resolved.left_gb(self.settings) / self.settings.gpu_total_gb)
+        free = draw.free(self.name, resolved.left_gb(self.settings) / self.settings.gpu_total_gb)
         outcome = success(score, steady, _effective(self.settings, resolved), free)
         return Start(outcome=outcome, truth=true, start_s=start_s, load_s=self.load.duration_s)
 
@@ -187,9 +189,10 @@ class Draw(msgspec.Struct, frozen=True, kw_only=True):
         own, kept_back = chance.gauss(0, 1), abs(chance.gauss(0.0, ALLOCATOR))
         return cls(start=start, between=between, within=noise / 4, chance=own, kept_back=kept_back)
 
-    def free(self, left: float) -> float:
+    def free(self, name: str, left: float) -> float:
         """What a driver shows free of a GPU, as a share, where ``left`` is what could still be had."""
-        return max(0.0, left - self.kept_back)
+        unseen = abs(random.Random(f"unseen memory of {name}").gauss(0.0, UNSEEN))
+        return max(0.0, left + unseen - self.kept_back)
 
     def seen(self, true: Truth, within: float) -> tuple[Estimate, dict[str, float]]:
         """Score and figures of the start's own load."""
@@ -247,8 +250,10 @@ def failure(stage: OomStage) -> Infeasible:
     return Infeasible(diagnosis=Diagnosis(kind=KINDS[stage], action="prune", stage=STAGES[stage]))
 
 
-def success(score: Estimate, steady: dict[str, float], effective: Effective, gpu_free: float | None = None) -> Measured:
-    """A measured throughput; ``gpu_free`` is the share of a GPU that the load left."""
+def success(
+    score: Estimate, steady: dict[str, float], effective: Effective, gpu_free_share: float | None = None
+) -> Measured:
+    """A measured throughput; ``gpu_free_share`` is the share of a GPU that the load left."""
     return Measured(
         score=score,
         measurement=Measurement(
@@ -260,7 +265,7 @@ def success(score: Estimate, steady: dict[str, float], effective: Effective, gpu
             warmup_s=10.0,
             window_s=30.0,
             duration_s=40.0,
-            gpu_free=gpu_free,
+            gpu_free_share=gpu_free_share,
         ),
         effective=effective,
     )

@@ -37,6 +37,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
 
     physics: bool = True
     feasibility: bool = True
+    readings: bool = True
     noise: bool = True
 
 
@@ -73,7 +74,9 @@ class Belief:
             self.limits = limits_of(self.chart, seen, physics, self._prior(LATENCY if physics else PLAIN))
         borrowed = question.borrowed if self.borrowing() else None
         weight = MEMORY_ALIKE if question.alike else MEMORY_ELSEWHERE
-        self._feasibility = Feasibility(self.chart, seen, borrowed, weight) if question.parts.feasibility else None
+        parts = question.parts
+        memory = Feasibility(self.chart, seen, borrowed, weight, readings=parts.readings) if parts.feasibility else None
+        self._feasibility = memory
 
     @property
     def groups(self) -> tuple[Group, ...]:

@@ -1,13 +1,17 @@
-"""Where memory runs out: a margin that only falls with what needs memory, learned from starts that lived and died.
+"""Where memory runs out: a margin that only falls with what needs memory, learned from starts that lived and died, and
+from what the loads of those that lived left free of the GPU.
 
 The margin, as a share of the GPU, is what the static pools leave (1 - fraction) less a reserve and less a share for
 each other parameter, linear in its value, as the memory arithmetic of the engines is. A second margin says that the
 weights must fit the static part. Unknown shares have log-normal priors; a sample of them stands for the posterior.
+What a driver shows free is the margin, but for what the server needs for a moment only and for what its allocator keeps
+without need.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -16,58 +20,66 @@ from scipy.special import ndtr
 
 from autotune.search.gp.borrowed import MEMORY_ELSEWHERE
 from autotune.search.gp.chart import Chart
-from autotune.search.gp.observations import Observations
+from autotune.search.gp.observations import Group, Observations
 
 Array = NDArray[np.float64]
 DRAWS, KEPT, MOVES = 1500, 160, 24
 # Width of the edge, as a share of the GPU: the same configuration does not always die.
 SOFTNESS = 0.004
-# What a load left free of a GPU is what was left at least: allocators keep more than they need, by about this share.
-KEPT_BACK = 0.012
 # A start may fail for a reason that is none of these.
 MISTAKE = 0.02
 RESERVE, RESERVE_SD = 0.06, 0.7
 ROOM, ROOM_SD = 0.15, 0.8
 SHARE, SHARE_SD = 0.03, 1.0
-# Where the server told what its graphs took; and the tables that a running limit needs (H200: 0.3 GB at 2,048).
-GRAPH_SD = 0.6
+# The tables of a running limit (H200: 0.3 GB at 2,048, 0.2 %) and what grows with the batch.
 RUNNING = 0.01
+# Where the server tells what its graphs took, they need about that (H200: 0.7 to 1.8 times as much, by prompt length).
+GRAPHS, GRAPHS_SD = 1.0, 0.6
+# What a driver does not show: memory that is needed for less than a look, or in one piece.
+UNSEEN, UNSEEN_SD = 0.004, 1.2
+# What an allocator keeps without need (nine starts on an H200 differ by 0.002).
+HELD_BACK = 0.01
 WEIGHTS, WEIGHTS_SD = 0.45, 0.2
 OTHER_REACH = 0.15
 
 
-class _Seen(msgspec.Struct, frozen=True):
-    """Starts that lived and died: ``points`` (n, dims), ``died`` (n,), what each counts (n,), and the share of a GPU
-    that their loads left free (n,), NaN where it is not known.
+class _Need(msgspec.Struct, frozen=True):
+    """What of the GPU configurations ask: ``fraction`` (n,) for static pools, ``parts`` (n, places) how far each other
+    parameter is towards its hungriest value.
     """
 
-    points: Array
+    fraction: Array
+    parts: Array
+
+    def joined(self, other: _Need) -> _Need:
+        return _Need(np.concatenate([self.fraction, other.fraction]), np.concatenate([self.parts, other.parts]))
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """Starts that lived and died: what they asked, ``died`` (n,), and what each counts (n,)."""
+
+    need: _Need
     died: NDArray[np.bool_]
     counts: Array
-    left: Array
-
-    @classmethod
-    def of(cls, seen: Observations, dims: int, each: float = 1.0, most: float = math.inf) -> _Seen:
-        """Of memory alone; each counts ``each``, and all together at most ``most``."""
-        alive = [g.point for g in seen.fresh]
-        dead = [f.point for f in seen.failures if f.memory]
-        count = len(alive) + len(dead)
-        counts = np.full(count, min(each, most / max(1, count)))
-        left = np.array([*(g.gpu_free for g in seen.fresh), *(math.nan for _ in dead)])
-        return cls(np.array([*alive, *dead]).reshape(-1, dims), np.arange(count) >= len(alive), counts, left)
 
     def joined(self, other: _Seen) -> _Seen:
         return _Seen(
-            np.concatenate([self.points, other.points]),
+            self.need.joined(other.need),
             np.concatenate([self.died, other.died]),
             np.concatenate([self.counts, other.counts]),
-            np.concatenate([self.left, other.left]),
         )
+
+
+class _Shown(msgspec.Struct, frozen=True):
+    """What loads left free, as drivers showed it: what the starts asked, and the share of a GPU (n,)."""
+
+    need: _Need
+    share: Array
 
 
 class Feasibility:
     """The probability that a configuration can be served. Of ``borrowed``, what another study saw, each start counts
-    the first of ``weight``, and all together at most the second.
+    the first of ``weight``, and all together at most the second. ``readings``: what drivers showed counts too.
     """
 
     def __init__(
@@ -76,27 +88,30 @@ class Feasibility:
         seen: Observations,
         borrowed: Observations | None = None,
         weight: tuple[float, float] = MEMORY_ELSEWHERE,
+        *,
+        readings: bool = True,
     ) -> None:
         self._chart = chart
         self._memory = chart.role("memory")
         self._places = [i for i, h in enumerate(chart.hints) if h.oom and i != self._memory]
-        known = _Seen.of(seen, chart.dims)
+        known = self._seen(seen)
         if borrowed is not None:
-            known = known.joined(_Seen.of(borrowed, chart.dims, *weight))
+            # Life and death alone: what was free there was so with another command line, or of another GPU.
+            known = known.joined(self._seen(borrowed, *weight))
         self._others = np.array([f.point for f in seen.failures if not f.memory]).reshape(-1, chart.dims)
         self._alive = np.array([g.point for g in seen.fresh]).reshape(-1, chart.dims)
         self._centre, self._spread = self._prior(seen)
-        self._draws = self._posterior(known)
+        self._draws = self._posterior(known, self._shown(seen) if readings else None)
 
     def probability(self, units: Array) -> Array:
         """Of each point, (n,)."""
-        memory = self._lives(self._draws, units).mean(axis=0)
+        memory = self._lives(self._draws, self._asked(units)).mean(axis=0)
         return np.asarray((1 - MISTAKE) * memory * self._not_otherwise(units))
 
     def _prior(self, seen: Observations) -> tuple[Array, Array]:
         """Log reserve (or room), the fraction that the weights take, and the log shares."""
         weights, weights_sd = WEIGHTS, WEIGHTS_SD
-        graph_share, graph_sd = SHARE, SHARE_SD
+        known = {"running": (RUNNING, SHARE_SD)}
         for g in seen.fresh:
             pool_gb, weight_gb = g.memory("kvcache"), g.memory("weight")
             if pool_gb > 0 and weight_gb > 0 and math.isfinite(g.fraction):
@@ -104,56 +119,83 @@ class Feasibility:
                 weights, weights_sd = weight_gb / gpu_gb + 0.02, 0.02
                 place = self._chart.role("graph")
                 if place is not None and g.graph > 0 and g.memory("graph") > 0:
-                    # Graphs cost about as much again under load as at capture (H200: 1.5 and 1.2 MB per batch).
-                    graph_sd = GRAPH_SD
-                    graph_share = 1.5 * g.memory("graph") / gpu_gb / g.graph * self._chart.tops[place]
+                    each = g.memory("graph") / gpu_gb / g.graph
+                    known["graph"] = (GRAPHS * each * self._chart.tops[place], GRAPHS_SD)
                 break
         first, first_sd = (RESERVE, RESERVE_SD) if self._memory is not None else (ROOM, ROOM_SD)
-        known = {"graph": (graph_share, graph_sd), "running": (RUNNING, SHARE_SD)}
         shares = [known.get(self._chart.hints[i].role, (SHARE, SHARE_SD)) for i in self._places]
-        centre = np.array([math.log(first), weights, *(math.log(share) for share, _ in shares)])
-        return centre, np.array([first_sd, weights_sd, *(sd for _, sd in shares)])
+        centre = np.array([math.log(first), weights, *(math.log(share) for share, _ in shares), math.log(UNSEEN)])
+        return centre, np.array([first_sd, weights_sd, *(sd for _, sd in shares), UNSEEN_SD])
 
-    def _needs(self, units: Array) -> Array:
-        """How far each parameter is towards its hungriest value, (n, places)."""
+    def _asked(self, units: Array) -> _Need:
+        """What points ask (n, dims)."""
         columns = []
         for i in self._places:
             part = self._chart.quantity(units, i) / max(self._chart.tops[i], 1e-12)
             columns.append(part if self._chart.hints[i].oom > 0 else 1.0 - part)
-        return np.stack(columns, axis=1) if columns else np.zeros((len(units), 0))
+        parts = np.stack(columns, axis=1) if columns else np.zeros((len(units), 0))
+        memory = self._memory
+        return _Need(self._chart.quantity(units, memory) if memory is not None else np.zeros(len(units)), parts)
 
-    def _left(self, draws: Array, units: Array) -> Array:
-        """The share of a GPU that is left for each draw and point, (draws, n): negative where memory runs out."""
-        used = np.exp(draws[:, 2:]) @ self._needs(units).T
+    def _in_force(self, groups: Sequence[Group]) -> _Need:
+        """What starts asked by the values in force: a baseline may lie outside the range, where its point cannot."""
+        need = self._asked(np.array([g.point for g in groups]).reshape(-1, self._chart.dims))
+        parts = need.parts.copy()
+        for column, i in enumerate(self._places):
+            role = self._chart.hints[i].role
+            if role in ("running", "graph"):
+                told = np.array([g.running if role == "running" else g.graph for g in groups])
+                told = np.where(np.isposinf(told), 0.0, told) / max(self._chart.tops[i], 1e-12)
+                parts[:, column] = np.where(np.isnan(told), parts[:, column], told)
+        fraction = np.array([g.fraction for g in groups])
+        return _Need(np.where(np.isfinite(fraction), fraction, need.fraction), parts)
+
+    def _seen(self, seen: Observations, each: float = 1.0, most: float = math.inf) -> _Seen:
+        """Of memory alone; each counts ``each``, and all together at most ``most``."""
+        dead = np.array([f.point for f in seen.failures if f.memory]).reshape(-1, self._chart.dims)
+        alive, count = self._in_force(seen.fresh), len(seen.fresh) + len(dead)
+        counts = np.full(count, min(each, most / max(1, count)))
+        return _Seen(alive.joined(self._asked(dead)), np.arange(count) >= len(seen.fresh), counts)
+
+    def _shown(self, seen: Observations) -> _Shown | None:
+        """None where no driver told. More than the pools leave cannot be free of the server's GPU: it is not read."""
+        told = [
+            g
+            for g in seen.fresh
+            if math.isfinite(g.gpu_free_share) and not g.gpu_free_share > 1.0 - g.fraction + SOFTNESS
+        ]
+        if not told:
+            return None
+        return _Shown(self._in_force(told), np.array([g.gpu_free_share for g in told]))
+
+    def _left(self, draws: Array, need: _Need) -> Array:
+        """The share of a GPU that is left for each draw and start, (draws, n): negative where memory runs out."""
+        used = np.exp(draws[:, 2:-1]) @ need.parts.T
         first = np.exp(draws[:, :1])
-        if self._memory is None:
-            return np.asarray(first - used)
-        fraction = self._chart.quantity(units, self._memory)[None, :]
-        return np.asarray(1.0 - fraction - first - used)
+        return np.asarray(first - used if self._memory is None else 1.0 - need.fraction[None, :] - first - used)
 
-    def _lives(self, draws: Array, units: Array) -> Array:
-        """Probability of survival for each draw and point, (draws, n)."""
-        left = ndtr(self._left(draws, units) / SOFTNESS)
+    def _lives(self, draws: Array, need: _Need) -> Array:
+        """Probability of survival for each draw and start, (draws, n)."""
+        left = ndtr(self._left(draws, need) / SOFTNESS)
         if self._memory is None:
             return np.asarray(left)
-        fraction = self._chart.quantity(units, self._memory)[None, :]
-        return np.asarray(left * ndtr((fraction - draws[:, 1:2]) / SOFTNESS))
+        return np.asarray(left * ndtr((need.fraction[None, :] - draws[:, 1:2]) / SOFTNESS))
 
-    def _posterior(self, seen: _Seen) -> Array:
+    def _posterior(self, seen: _Seen, shown: _Shown | None) -> Array:
         """Draws of the unknowns: from the prior by importance, then moved about (Metropolis). Always the same ones."""
         chance = np.random.default_rng(20240229)
         draws = self._centre + self._spread * chance.standard_normal((DRAWS, len(self._centre)))
-        if not len(seen.points):
+        if not len(seen.died):
             return np.asarray(draws[:KEPT])
-        logs = self._log_likelihood(draws, seen)
+        logs = self._log_likelihood(draws, seen, shown)
         weights = np.exp(logs - logs.max())
         draws = draws[chance.choice(DRAWS, KEPT, p=weights / weights.sum())]
-        return self._moved(draws, seen, chance)
+        return self._moved(draws, (seen, shown), chance)
 
-    def _moved(self, draws: Array, seen: _Seen, chance: np.random.Generator) -> Array:
+    def _moved(self, draws: Array, known: tuple[_Seen, _Shown | None], chance: np.random.Generator) -> Array:
         def target(points: Array) -> Array:
             off = (points - self._centre) / self._spread
-            return np.asarray(self._log_likelihood(points, seen) - 0.5 * (off * off).sum(axis=1))
+            return np.asarray(self._log_likelihood(points, *known) - 0.5 * (off * off).sum(axis=1))
 
         now = target(draws)
         for move in range(MOVES):
@@ -165,15 +207,19 @@ class Feasibility:
             draws, now = np.where(taken[:, None], tried, draws), np.where(taken, then, now)
         return draws
 
-    def _log_likelihood(self, draws: Array, seen: _Seen) -> Array:
-        lives = MISTAKE / 2 + (1 - MISTAKE) * self._lives(draws, seen.points)
+    def _log_likelihood(self, draws: Array, seen: _Seen, shown: _Shown | None) -> Array:
+        lives = MISTAKE / 2 + (1 - MISTAKE) * self._lives(draws, seen.need)
         logs = np.log(np.where(seen.died, 1.0 - lives, lives)) @ seen.counts
-        told = np.isfinite(seen.left)
-        if not told.any():
-            return np.asarray(logs)
-        off = self._left(draws, seen.points[told]) - seen.left[told]
-        width = np.where(off > 0, KEPT_BACK, SOFTNESS)
-        return np.asarray(logs - 0.5 * ((off / width) ** 2) @ seen.counts[told])
+        return np.asarray(logs if shown is None else logs - self._misread(draws, shown))
+
+    def _misread(self, draws: Array, shown: _Shown) -> Array:
+        """How far each draw is from what drivers showed, (draws,): quadratic near by and linear far off, so that starts
+        that die or live against a reading overrule it. An allocator may fill a GPU that has room to its brim: a reading
+        of next to nothing says nothing of how little more there is.
+        """
+        off = self._left(draws, shown.need) + np.exp(draws[:, -1:]) - shown.share
+        far = np.where(off > 0, np.where(shown.share < HELD_BACK, 0.0, off / HELD_BACK), -off / SOFTNESS)
+        return np.asarray(np.where(far < 1, 0.5 * far**2, far - 0.5).sum(axis=1))
 
     def _not_otherwise(self, units: Array) -> Array:
         """Failures that are not of memory spoil their neighbourhood, as far as no server lived nearer."""

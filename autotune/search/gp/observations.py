@@ -27,7 +27,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     """One configuration with all its starts. ``point`` is in unit coordinates, ``excess`` the largest violated limit.
 
     ``logs`` are log scores (negated where less is better), ``running``, ``graph`` and ``kv_tokens`` what was in force
-    (an infinite ``graph``: the server captures none), ``gpu_free`` the least share of a GPU that its loads left free.
+    (an infinite ``graph``: the server captures none), ``gpu_free_share`` the least that its loads left of a GPU.
     ``live`` is one more load of a start at a running limit that was lowered while it served: near a start with that
     limit, but none.
     """
@@ -43,7 +43,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     graph: float = math.nan
     fraction: float = math.nan
     kv_tokens: float = math.nan
-    gpu_free: float = math.nan
+    gpu_free_share: float = math.nan
     memory_gb: tuple[tuple[str, float], ...] = ()
 
     def memory(self, name: str) -> float:
@@ -168,7 +168,7 @@ def _group(
         graph=_ceiling(effective.get("graph_max_batch")),
         fraction=_number(fraction),
         kv_tokens=_number(effective.get("kv_tokens")),
-        gpu_free=_least([_number(t.user_attrs.get(GPU_FREE)) for t in members]),
+        gpu_free_share=_least([_number(t.user_attrs.get(GPU_FREE)) for t in members]) if whole else math.nan,
         memory_gb=tuple((effective.get("gpu_memory_gb") or {}).items()),
     )
 
