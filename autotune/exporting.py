@@ -119,6 +119,7 @@ def provenance(
         date=best.finished_at,
         engine=f"{study.engine.kind} {best.outcome.effective.version or brief.version}".strip(),
         gpu=_gpu(brief),
+        gpu_free=_free(best.outcome.measurement.gpu_free_share),
         model=study.model.path or study.model.config,
         workload=workload_text(study.workload),
         trial=str(best.number),
@@ -127,6 +128,11 @@ def provenance(
         ranked=_ranked(best, results),
         confirmed_gain=confirmation.sentence if confirmation else "",
     )
+
+
+def _free(share: float | None) -> str:
+    """How near to the edge of memory the configuration is."""
+    return "" if share is None else f"{100 * share:.1f} % of a GPU was free at the fullest moment of that load"
 
 
 def _ranked(best: TrialResult, results: Sequence[TrialResult]) -> str:

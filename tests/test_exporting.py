@@ -39,6 +39,19 @@ def test_gpus_are_those_of_the_command_line(study: Path) -> None:
     assert again.provenance.gpu == "H200"
 
 
+def test_how_near_to_the_edge_of_memory_it_is_goes_along(study: Path) -> None:
+    """Whoever serves with it wants to know; where no driver told, nothing is said."""
+    bundle = best_bundle(read_brief(study))
+    assert bundle is not None
+    assert "GPU memory" not in dict(bundle.provenance.lines())
+    found = score(3000.0)
+    measurement = msgspec.structs.replace(found.measurement, gpu_free_share=0.0123)
+    put(study, 2, {"max_running_requests": 64}, msgspec.structs.replace(found, measurement=measurement), at_s=120.0)
+    bundle = best_bundle(read_brief(study))
+    assert bundle is not None
+    assert dict(bundle.provenance.lines())["GPU memory"].startswith("1.2 % of a GPU")
+
+
 def test_the_model_and_the_patience_of_the_study_go_along(study: Path) -> None:
     """A container gets the model's folder and as much time to start as a trial had."""
     brief = read_brief(study)

@@ -34,6 +34,7 @@ class Provenance(Value, frozen=True, kw_only=True):
     file: str = ""
     engine: str = ""
     gpu: str = ""
+    gpu_free: str = ""
     model: str = ""
     workload: str = ""
     trial: str = ""
@@ -54,6 +55,7 @@ class Provenance(Value, frozen=True, kw_only=True):
             ("date", self.date),
             ("engine", self.engine),
             ("GPU", self.gpu),
+            ("GPU memory", self.gpu_free),
             ("model", self.model),
             ("runs behind", self.wrapper),
             ("workload", self.workload),
