@@ -18,6 +18,7 @@ from autotune.search.gp.belief import Belief, Parts, Question, believe
 from autotune.search.gp.borrowed import NOTHING_BORROWED, Borrowed
 from autotune.search.gp.candidates import candidates, closer
 from autotune.search.gp.chart import Chart, Hint
+from autotune.search.gp.doubt import unseen_middle
 from autotune.search.gp.observations import observe
 
 Array = NDArray[np.float64]
@@ -27,6 +28,8 @@ LOOKED_AT = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
 LOST = 0.01
 # Below this a gain is none.
 NOTHING = 2e-4
+# What a look between running limits that were tried is worth, relative: a formula does not know all servers.
+LOOK = 0.005
 # How much a doubtful chance to live weighs against throughput, where there is nothing to be gained.
 CAUTION = 0.3
 SECOND_LOOK = 4
@@ -142,6 +145,9 @@ def choose(belief: Belief, chance: np.random.Generator, *, repeats: bool) -> Cho
     rates = np.concatenate([rates, _rates(belief, nearer)])
     best = int(np.argmax(rates))
     new = Choice(point=tuple(points[best]), gain=float(rates[best]))
+    middle = unseen_middle(belief) if new.gain < LOOK else None
+    if middle is not None and len(_untried(belief, middle[None, :])):
+        new = Choice(point=tuple(middle), gain=LOOK)
     again = _best_repeat(belief) if repeats else None
     if again is not None and again.gain > max(new.gain, NOTHING):
         return again
