@@ -34,7 +34,8 @@ def last_words(text: str) -> None:
 def cancel_on_signals() -> Iterator[SignalFlag]:
     """While the body runs, the ending signals set the flag instead of raising.
 
-    A SIGHUP that is ignored stays ignored: that is how nohup(1) keeps a night alive after its terminal.
+    A SIGHUP that is ignored stays ignored: that is how nohup(1) keeps a night alive after its terminal. After one of
+    them was heard the process ends, and further ones must not disturb its end: the handlers stay.
     """
     flag = SignalFlag()
     nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
@@ -43,5 +44,5 @@ def cancel_on_signals() -> Iterator[SignalFlag]:
     try:
         yield flag
     finally:
-        for number, handler in before.items():
+        for number, handler in before.items() if flag.signal is None else ():
             signal.signal(number, handler)

@@ -40,6 +40,15 @@ def test_the_handlers_of_before_come_back() -> None:
     assert [signal.getsignal(number) for number in ENDING] == before
 
 
+@pytest.mark.parametrize("number", ENDING, ids=lambda n: n.name)
+def test_nothing_disturbs_the_end_after_one_was_heard(number: signal.Signals) -> None:
+    """The interpreter takes a moment to end, and a storm of signals does not stop for that."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    with cancel_on_signals():
+        os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), number)
+
+
 def test_nohup_outlives_the_terminal() -> None:
     """A hang-up that the caller ignores does not end the night."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
