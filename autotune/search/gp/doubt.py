@@ -29,13 +29,11 @@ def unseen_middle(belief: Belief) -> Array | None:
     load = physics.load
     covered = load.running <= load.graph if belief.chart.role("graph") is not None else np.ones(len(load.running), bool)
     own = float(load.running[best])
-    below = max((float(r) for r, good in zip(load.running, covered, strict=True) if good and r < own), default=math.nan)
     least = float(belief.chart.quantity(np.zeros((1, belief.chart.dims)), place)[0])
-    low = below if math.isfinite(below) else least
+    low = max((float(r) for r, good in zip(load.running, covered, strict=True) if good and r < own), default=least)
     if own < GAP * low:
         return None
-    graph = float(load.graph[best])
     middle = np.array([math.sqrt(low * own)])
-    point = belief.chart.lowered(np.array([belief.groups[best].point]), middle, np.minimum(middle, graph))
-    point = belief.chart.snap(point)
+    graph = np.minimum(middle, load.graph[best])
+    point = belief.chart.lowered(np.array([belief.groups[best].point]), middle, graph)
     return np.asarray(point[0]) if belief.chances(point)[0] >= LIKELY else None

@@ -56,25 +56,22 @@ class _Need(msgspec.Struct, frozen=True):
 
 
 class _Seen(msgspec.Struct, frozen=True):
-    """Starts that lived and died: what they asked, ``died`` (n,), and what each counts (n,)."""
+    """Starts that lived and died: what they asked, ``died`` (n,), what each counts (n,), and the share of a GPU that a
+    driver showed free under its loads (n,), NaN: not read.
+    """
 
     need: _Need
     died: NDArray[np.bool_]
     counts: Array
+    shown: Array
 
     def joined(self, other: _Seen) -> _Seen:
         return _Seen(
             self.need.joined(other.need),
             np.concatenate([self.died, other.died]),
             np.concatenate([self.counts, other.counts]),
+            np.concatenate([self.shown, other.shown]),
         )
-
-
-class _Shown(msgspec.Struct, frozen=True):
-    """What loads left free, as drivers showed it: what the starts asked, and the share of a GPU (n,)."""
-
-    need: _Need
-    share: Array
 
 
 class Feasibility:
@@ -94,18 +91,19 @@ class Feasibility:
         self._chart = chart
         self._memory = chart.role("memory")
         self._places = [i for i, h in enumerate(chart.hints) if h.oom and i != self._memory]
-        known = self._seen(seen)
+        known = self._seen(seen, readings=readings)
         if borrowed is not None:
             # Life and death alone: what was free there was so with another command line, or of another GPU.
             known = known.joined(self._seen(borrowed, *weight))
         self._others = np.array([f.point for f in seen.failures if not f.memory]).reshape(-1, chart.dims)
         self._alive = np.array([g.point for g in seen.fresh]).reshape(-1, chart.dims)
         self._centre, self._spread = self._prior(seen)
-        self._draws = self._posterior(known, self._shown(seen) if readings else None)
+        self._draws = self._posterior(known)
 
     def probability(self, units: Array) -> Array:
         """Of each point, (n,)."""
-        memory = self._lives(self._draws, self._asked(units)).mean(axis=0)
+        need = self._asked(units)
+        memory = self._lives(self._draws, need, self._left(self._draws, need)).mean(axis=0)
         return np.asarray((1 - MISTAKE) * memory * self._not_otherwise(units))
 
     def _prior(self, seen: Observations) -> tuple[Array, Array]:
@@ -150,23 +148,17 @@ class Feasibility:
         fraction = np.array([g.fraction for g in groups])
         return _Need(np.where(np.isfinite(fraction), fraction, need.fraction), parts)
 
-    def _seen(self, seen: Observations, each: float = 1.0, most: float = math.inf) -> _Seen:
-        """Of memory alone; each counts ``each``, and all together at most ``most``."""
+    def _seen(self, seen: Observations, each: float = 1.0, most: float = math.inf, *, readings: bool = False) -> _Seen:
+        """Of memory alone; each counts ``each``, and all together at most ``most``. ``readings``: with what drivers
+        showed.
+        """
         dead = np.array([f.point for f in seen.failures if f.memory]).reshape(-1, self._chart.dims)
         alive, count = self._in_force(seen.fresh), len(seen.fresh) + len(dead)
         counts = np.full(count, min(each, most / max(1, count)))
-        return _Seen(alive.joined(self._asked(dead)), np.arange(count) >= len(seen.fresh), counts)
-
-    def _shown(self, seen: Observations) -> _Shown | None:
-        """None where no driver told. More than the pools leave cannot be free of the server's GPU: it is not read."""
-        told = [
-            g
-            for g in seen.fresh
-            if math.isfinite(g.gpu_free_share) and not g.gpu_free_share > 1.0 - g.fraction + SOFTNESS
-        ]
-        if not told:
-            return None
-        return _Shown(self._in_force(told), np.array([g.gpu_free_share for g in told]))
+        shown = np.full(count, np.nan)
+        if readings:
+            shown[: len(seen.fresh)] = [_shown(g) for g in seen.fresh]
+        return _Seen(alive.joined(self._asked(dead)), np.arange(count) >= len(seen.fresh), counts, shown)
 
     def _left(self, draws: Array, need: _Need) -> Array:
         """The share of a GPU that is left for each draw and start, (draws, n): negative where memory runs out."""
@@ -174,28 +166,28 @@ class Feasibility:
         first = np.exp(draws[:, :1])
         return np.asarray(first - used if self._memory is None else 1.0 - need.fraction[None, :] - first - used)
 
-    def _lives(self, draws: Array, need: _Need) -> Array:
-        """Probability of survival for each draw and start, (draws, n)."""
-        left = ndtr(self._left(draws, need) / SOFTNESS)
+    def _lives(self, draws: Array, need: _Need, left: Array) -> Array:
+        """Probability of survival for each draw and start, (draws, n), of which so much is ``left``."""
+        lives = ndtr(left / SOFTNESS)
         if self._memory is None:
-            return np.asarray(left)
-        return np.asarray(left * ndtr((need.fraction[None, :] - draws[:, 1:2]) / SOFTNESS))
+            return np.asarray(lives)
+        return np.asarray(lives * ndtr((need.fraction[None, :] - draws[:, 1:2]) / SOFTNESS))
 
-    def _posterior(self, seen: _Seen, shown: _Shown | None) -> Array:
+    def _posterior(self, seen: _Seen) -> Array:
         """Draws of the unknowns: from the prior by importance, then moved about (Metropolis). Always the same ones."""
         chance = np.random.default_rng(20240229)
         draws = self._centre + self._spread * chance.standard_normal((DRAWS, len(self._centre)))
         if not len(seen.died):
             return np.asarray(draws[:KEPT])
-        logs = self._log_likelihood(draws, seen, shown)
+        logs = self._log_likelihood(draws, seen)
         weights = np.exp(logs - logs.max())
         draws = draws[chance.choice(DRAWS, KEPT, p=weights / weights.sum())]
-        return self._moved(draws, (seen, shown), chance)
+        return self._moved(draws, seen, chance)
 
-    def _moved(self, draws: Array, known: tuple[_Seen, _Shown | None], chance: np.random.Generator) -> Array:
+    def _moved(self, draws: Array, seen: _Seen, chance: np.random.Generator) -> Array:
         def target(points: Array) -> Array:
             off = (points - self._centre) / self._spread
-            return np.asarray(self._log_likelihood(points, *known) - 0.5 * (off * off).sum(axis=1))
+            return np.asarray(self._log_likelihood(points, seen) - 0.5 * (off * off).sum(axis=1))
 
         now = target(draws)
         for move in range(MOVES):
@@ -207,18 +199,20 @@ class Feasibility:
             draws, now = np.where(taken[:, None], tried, draws), np.where(taken, then, now)
         return draws
 
-    def _log_likelihood(self, draws: Array, seen: _Seen, shown: _Shown | None) -> Array:
-        lives = MISTAKE / 2 + (1 - MISTAKE) * self._lives(draws, seen.need)
+    def _log_likelihood(self, draws: Array, seen: _Seen) -> Array:
+        left = self._left(draws, seen.need)
+        lives = MISTAKE / 2 + (1 - MISTAKE) * self._lives(draws, seen.need, left)
         logs = np.log(np.where(seen.died, 1.0 - lives, lives)) @ seen.counts
-        return np.asarray(logs if shown is None else logs - self._misread(draws, shown))
+        told = np.isfinite(seen.shown)
+        return np.asarray(logs - self._misread(draws, left[:, told], seen.shown[told]))
 
-    def _misread(self, draws: Array, shown: _Shown) -> Array:
+    def _misread(self, draws: Array, left: Array, shown: Array) -> Array:
         """How far each draw is from what drivers showed, (draws,): quadratic near by and linear far off, so that starts
         that die or live against a reading overrule it. An allocator may fill a GPU that has room to its brim: a reading
         of next to nothing says nothing of how little more there is.
         """
-        off = self._left(draws, shown.need) + np.exp(draws[:, -1:]) - shown.share
-        far = np.where(off > 0, np.where(shown.share < HELD_BACK, 0.0, off / HELD_BACK), -off / SOFTNESS)
+        off = left + np.exp(draws[:, -1:]) - shown
+        far = np.where(off > 0, np.where(shown < HELD_BACK, 0.0, off / HELD_BACK), -off / SOFTNESS)
         return np.asarray(np.where(far < 1, 0.5 * far**2, far - 0.5).sum(axis=1))
 
     def _not_otherwise(self, units: Array) -> Array:
@@ -233,3 +227,8 @@ class Feasibility:
         categorical = np.array(self._chart.categorical())
         gaps = np.where(categorical, (gaps != 0) * 2 * OTHER_REACH, gaps)
         return np.asarray(np.exp(-0.5 * (gaps**2).sum(axis=2) / OTHER_REACH**2).sum(axis=1))
+
+
+def _shown(group: Group) -> float:
+    """What a driver showed free. More than the pools leave cannot be free of the server's GPU: it is not read."""
+    return math.nan if group.gpu_free_share > 1.0 - group.fraction + SOFTNESS else group.gpu_free_share
