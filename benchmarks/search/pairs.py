@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean
 
 from autotune.values import Value
 from benchmarks.search.runs import LIVE, PLAIN, RANDOM, Run
@@ -12,14 +13,17 @@ from benchmarks.search.study import Curve
 
 HEAD = (
     "| surfaces | studies | starts to 3 %, without → with | restarts (the first start is none) | their ratio "
-    "| hours, without → with | within 3 % after 3, 5, 10 starts, %, without → with |"
+    "| mean restarts | their ratio | hours, without → with | within 3 % after 3, 5, 10 starts, %, without → with |"
 )
 
 
 class Side(Value, frozen=True, kw_only=True):
-    """One of the two: medians of starts and hours to within the margin, and the shares within it at some starts."""
+    """One of the two: medians of starts and hours to within the margin, the mean of the restarts (a study that never
+    comes there counts all it had), and the shares within it at some starts.
+    """
 
     starts: float
+    restarts: float
     hours: float
     within: tuple[float, ...]
 
@@ -30,6 +34,7 @@ class Side(Value, frozen=True, kw_only=True):
         looks = (3, 5, 10)
         return cls(
             starts=median([n or math.inf for n in first]),
+            restarts=fmean((n or len(c.regret)) - 1 for n, c in zip(first, curves, strict=True)),
             hours=median(hours),
             within=tuple(sum(c.regret[k - 1] <= MARGIN for c in curves) / len(curves) for k in looks),
         )
@@ -69,6 +74,7 @@ def _row(name: str, runs: Sequence[Run], budget: int) -> str:
         f"| {name} | {len(live)} | {shown(left.starts, budget)} → {shown(right.starts, budget)} "
         f"| {_less(left.starts, budget)} → {_less(right.starts, budget)} "
         f"| {_ratio(left.starts - 1, right.starts - 1, budget)} "
+        f"| {left.restarts:.1f} → {right.restarts:.1f} | {_ratio(left.restarts, right.restarts, budget)} "
         f"| {_hours(left.hours)} → {_hours(right.hours)} | {within} |"
     )
 
