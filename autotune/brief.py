@@ -234,5 +234,6 @@ def expected_kv(brief: Brief, gpu_memory_bytes: int = 0) -> KvCapacity | None:
         mem_fraction=memory_fraction(study) or automatic_mem_fraction(study.engine.kind, memory_gb, tp),
         tp=tp,
         kv_dtype=kv_dtype_of(value_of(study.engine.command, "--kv-cache-dtype") or "auto"),
+        parameter=brief.space.memory_fraction(),
     )
     return estimate_kv_capacity(brief.shape, memory)

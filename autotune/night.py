@@ -36,7 +36,7 @@ from autotune.server.process import ServerIdentity
 from autotune.server.stop import StopLimits
 from autotune.sim.flags import pretended_gpu
 from autotune.space.bounds import derive_bounds
-from autotune.space.kv import stated_kv_capacity
+from autotune.space.kv import room_of, stated_kv_capacity
 from autotune.study.atomic import append_line
 from autotune.study.file import Study
 from autotune.study.folder import StudyFolder, fresh_name
@@ -92,7 +92,8 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
 
 def derive_region(brief: Brief, effective: Effective) -> Region:
     """The bounds that follow from what the baseline's server reported. Raises InputError where none are left."""
-    kv = stated_kv_capacity(effective.kv_tokens, "server") if effective.kv_tokens else expected_kv(brief)
+    room = room_of(brief.space.memory_fraction(), effective)
+    kv = stated_kv_capacity(effective.kv_tokens, "server", room) if effective.kv_tokens else expected_kv(brief)
     return Region(space=brief.space, bounds=derive_bounds(brief.space, brief.bound_inputs(kv)))
 
 

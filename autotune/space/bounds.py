@@ -27,7 +27,9 @@ def derive_bounds(space: Space, inputs: BoundInputs) -> tuple[Bound, ...]:
     """
     searched = _searched(space, inputs)
     found: dict[str, Bound] = {}
-    for name in space.order():
+    # How much fits the KV cache depends on the memory fractions that are searched.
+    fraction = space.memory_fraction()
+    for name in sorted(space.order(), key=lambda name: name != fraction):
         if name in searched:
             found[name] = _bound(space.get(name), inputs, found)
     return tuple(found[name] for name in searched)

@@ -32,30 +32,42 @@ def edge_of(p: Parameter, side: str, inputs: BoundInputs, found: Mapping[str, Bo
             raise InputError(f"{inputs.where}: space.override.{p.name}: give low and high, or choices")
         return Edge(value=edge, text=f"{edge:,g} (search space)")
     if edge.rule == "kv":
-        return _kv_edge(edge, inputs)
+        return _kv_edge(edge, inputs, found)
     if edge.rule == "experts":
         return _experts_edge(edge, inputs)
     return _parameter_edge(edge, side, found)
 
 
-def _kv_edge(edge: NamedRule, inputs: BoundInputs) -> Edge:
-    load = inputs.load
-    cap = load.concurrency
-    found = _otherwise(edge, "the KV capacity is unknown") if inputs.kv is None else _fit(edge, inputs, inputs.kv)
-    if 0 < cap < found.value:
+def _kv_edge(edge: NamedRule, inputs: BoundInputs, found: Mapping[str, Bound]) -> Edge:
+    cap, kv = inputs.load.concurrency, inputs.kv
+    fits = _otherwise(edge, "the KV capacity is unknown") if kv is None else _fit(edge, inputs, _largest(kv, found))
+    if 0 < cap < fits.value:
         text = (
             f"{cap:,} = the client's concurrency: asking for more running requests is the same configuration "
-            f"(without that, {found.text})"
+            f"(without that, {fits.text})"
         )
         return Edge(value=cap, text=text)
-    return found
+    return fits
 
 
-def _fit(edge: NamedRule, inputs: BoundInputs, kv: KvCapacity) -> Edge:
-    lengths = inputs.request_lengths()
-    full = requests_that_fit(kv.tokens, lengths.full_tokens)
-    mean = requests_that_fit(kv.tokens, lengths.mean_tokens)
-    tokens = f"{kv.tokens:,} KV tokens ({kv.source})"
+def _largest(kv: KvCapacity, found: Mapping[str, Bound]) -> tuple[int, str]:
+    """The most tokens that the KV cache may hold in this search, in a number and in words."""
+    said = f"{kv.tokens:,} KV tokens ({kv.source})"
+    room, bound = kv.room, found.get(kv.room.parameter) if kv.room else None
+    if room is None or bound is None:
+        return kv.tokens, said
+    top = bound.high if bound.high is not None else max(float(choice) for choice in bound.choices)
+    tokens = kv.tokens_at(top)
+    if tokens <= kv.tokens:
+        return kv.tokens, said
+    origin = f"{kv.source}: {kv.tokens:,} at {room.fraction:g}"
+    return tokens, f"{tokens:,} KV tokens at the largest {room.parameter}, {top:g} ({origin})"
+
+
+def _fit(edge: NamedRule, inputs: BoundInputs, capacity: tuple[int, str]) -> Edge:
+    lengths, (most, tokens) = inputs.request_lengths(), capacity
+    full = requests_that_fit(most, lengths.full_tokens)
+    mean = requests_that_fit(most, lengths.mean_tokens)
     note = f" ({lengths.note})" if lengths.note else ""
     if edge.lengths == "full":
         text = (

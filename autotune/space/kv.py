@@ -9,7 +9,7 @@ from typing import Literal
 
 from autotune.errors import InputError
 from autotune.space.model_config import ModelShape
-from autotune.values import Value
+from autotune.values import Effective, Value
 
 GIB = 2**30
 
@@ -24,12 +24,30 @@ SGLANG_SLIDING_RATIO = 0.8
 _CONTEXT_GIB = 0.8
 
 
+class Room(Value, frozen=True, kw_only=True):
+    """Where a KV cache lies: in the share ``fraction`` of a GPU that the setting ``parameter`` gives to it and to the
+    weights, which take the share ``weights``.
+    """
+
+    parameter: str
+    fraction: float
+    weights: float
+
+
 class KvCapacity(Value, frozen=True, kw_only=True):
-    """How many tokens the KV cache holds, who says so, and how the number came about."""
+    """How many tokens the KV cache holds, who says so, how the number came about, and in which room, where known."""
 
     tokens: int
     source: KvSource
     derivation: str
+    room: Room | None = None
+
+    def tokens_at(self, fraction: float) -> int:
+        """The tokens that it would hold with another share of the GPU; the same where its room is not known."""
+        room = self.room
+        if room is None or not 0 <= room.weights < room.fraction:
+            return self.tokens
+        return int(self.tokens * max(0.0, fraction - room.weights) / (room.fraction - room.weights))
 
 
 class Lengths(Value, frozen=True, kw_only=True):
@@ -43,13 +61,16 @@ class Lengths(Value, frozen=True, kw_only=True):
 
 
 class Memory(Value, frozen=True, kw_only=True):
-    """One GPU and what is put on it. ``weight_gb`` is per GPU; ``mem_fraction`` is the share for weights and KV."""
+    """One GPU and what is put on it. ``weight_gb`` is per GPU; ``mem_fraction`` is the share for weights and KV, and
+    ``parameter`` the setting of it.
+    """
 
     gpu_memory_gb: float
     weight_gb: float
     mem_fraction: float
     tp: int = 1
     kv_dtype: KvDtype = "bf16"
+    parameter: str = ""
 
 
 def kv_dtype_of(name: str) -> KvDtype:
@@ -107,26 +128,36 @@ def requests_that_fit(kv_tokens: int, tokens_per_request: float) -> int:
 def estimate_kv_capacity(shape: ModelShape, memory: Memory) -> KvCapacity:
     """The capacity before any server has said its own. Raises InputError where the weights leave no room."""
     free = memory.gpu_memory_gb - _CONTEXT_GIB
-    room = free * memory.mem_fraction - memory.weight_gb
-    if room <= 0:
+    left = free * memory.mem_fraction - memory.weight_gb
+    if left <= 0:
         raise InputError(
             f"model: {memory.weight_gb:.1f} GB of weights per GPU do not fit {memory.mem_fraction:g} of "
             f"{memory.gpu_memory_gb:g} GB; raise the memory fraction or tp, or correct model.weight_gb"
         )
     per_token = kv_bytes_per_token(shape, tp=memory.tp, dtype=memory.kv_dtype)
-    tokens = int(room * GIB / per_token)
+    tokens = int(left * GIB / per_token)
     text = (
         f"estimate: ({free:.1f} GB free x {memory.mem_fraction:g} - {memory.weight_gb:.1f} GB of weights) "
         f"/ {per_token:,.0f} B per token ({memory.kv_dtype}, tp {memory.tp}) = {tokens:,} tokens; the baseline "
         "trial replaces it with the server's own number"
     )
-    return KvCapacity(tokens=tokens, source="estimate", derivation=text)
+    room = Room(parameter=memory.parameter, fraction=memory.mem_fraction, weights=memory.weight_gb / free)
+    return KvCapacity(tokens=tokens, source="estimate", derivation=text, room=room)
 
 
-def stated_kv_capacity(tokens: int, source: Literal["study", "server"]) -> KvCapacity:
+def stated_kv_capacity(tokens: int, source: Literal["study", "server"], room: Room | None = None) -> KvCapacity:
     """A capacity that the study file or a running server states."""
     said_by = "as the study file says (model.kv_tokens)" if source == "study" else "as the running server reports"
-    return KvCapacity(tokens=tokens, source=source, derivation=f"{tokens:,} tokens, {said_by}")
+    return KvCapacity(tokens=tokens, source=source, derivation=f"{tokens:,} tokens, {said_by}", room=room)
+
+
+def room_of(parameter: str, effective: Effective) -> Room | None:
+    """The room by the GB of ``weight`` and ``kvcache`` that a server tells; None where it does not."""
+    weight, pool = (effective.gpu_memory_gb.get(part, 0.0) for part in ("weight", "kvcache"))
+    fraction = effective.values.get(parameter)
+    if weight <= 0 or pool <= 0 or not isinstance(fraction, float) or not 0 < fraction <= 1:
+        return None
+    return Room(parameter=parameter, fraction=fraction, weights=fraction * weight / (weight + pool))
 
 
 def weight_gb(shape: ModelShape, tp: int = 1, bits: float | None = None) -> float:

@@ -64,6 +64,12 @@ class Parameter(Value, frozen=True, kw_only=True):
     category: Literal["scheduling", "memory", "graphs", "prefill", "output", "cache"] = "scheduling"
     description: str = ""
 
+    @property
+    def is_memory_fraction(self) -> bool:
+        """Whether it is the share of the GPU that weights and KV cache may take."""
+        a_share = self.kind == "float" and isinstance(self.high, int | float) and self.high <= 1.0
+        return self.category == "memory" and a_share
+
     def flag_for(self, version: str) -> str:
         """The spelling that ``version`` takes; the newest (the last listed) where the version is unknown."""
         if version:
@@ -149,6 +155,10 @@ class Space(Value, frozen=True, kw_only=True):
             f"{where or 'parameter'}: {self.source or self.engine} has no parameter {name!r}; "
             f"{nearest(name, self.names())}"
         )
+
+    def memory_fraction(self) -> str:
+        """The parameter that is the share of the GPU for weights and KV cache; empty: there is none."""
+        return next((p.name for p in self.parameters if p.is_memory_fraction), "")
 
     def flags(self, params: Mapping[str, ParamValue], version: str) -> tuple[tuple[str, ParamValue], ...]:
         """Pairs of command-line flag and value for a configuration, spelled as that version takes them."""

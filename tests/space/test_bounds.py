@@ -10,7 +10,7 @@ import pytest
 from autotune.errors import InputError
 from autotune.space.bounds import Bound, BoundInputs, derive_bounds, frozen_parameters
 from autotune.space.files import load_space
-from autotune.space.kv import stated_kv_capacity
+from autotune.space.kv import Room, stated_kv_capacity
 from autotune.space.model_config import model_shape
 from autotune.study.file import ParameterOverride, Workload
 from tests.space import configs
@@ -67,6 +67,41 @@ def test_source_of_the_capacity_is_said() -> None:
     bound = running(kv=stated_kv_capacity(100_000, "server"))
     assert bound.high == 520
     assert "(server)" in bound.derivation
+
+
+ROOM = Room(parameter="mem_fraction_static", fraction=0.80, weights=0.40)
+BOTH = ("max_running_requests", "mem_fraction_static")
+
+
+def test_a_larger_memory_fraction_holds_more_requests() -> None:
+    """Where larger fractions are searched, the largest says how many requests fit; both capacities are named."""
+    kv = stated_kv_capacity(100_000, "server", ROOM)
+    bound = running(kv=kv, parameters=BOTH, overrides={BOTH[1]: ParameterOverride(high=0.9)})
+    assert bound.high == int(125_000 / 192)
+    for figure in ("125,000 KV tokens", "0.9", "server: 100,000 at 0.8"):
+        assert figure in bound.derivation
+
+
+@pytest.mark.parametrize(
+    ("parameters", "room", "override"),
+    [
+        (("max_running_requests",), ROOM, {}),
+        (BOTH, None, {}),
+        (BOTH, ROOM, {"low": 0.6, "high": 0.75}),
+    ],
+)
+def test_a_capacity_that_no_fraction_raises(parameters: tuple[str, ...], room: Room | None, override: Any) -> None:
+    """Not searched, of unknown room, or searched below the default alone: the bound is the default's capacity."""
+    kv = stated_kv_capacity(100_000, "server", room)
+    overrides = {BOTH[1]: ParameterOverride(**override)} if override else {}
+    assert running(kv=kv, parameters=parameters, overrides=overrides).high == 520
+
+
+def test_choices_of_the_memory_fraction() -> None:
+    """Of listed fractions the largest counts, and the order of the study's parameters does not matter."""
+    kv = stated_kv_capacity(100_000, "server", ROOM)
+    overrides = {BOTH[1]: ParameterOverride(choices=[0.7, 0.9, 0.8])}
+    assert running(kv=kv, parameters=BOTH[::-1], overrides=overrides).high == int(125_000 / 192)
 
 
 def test_graph_ceiling_follows() -> None:

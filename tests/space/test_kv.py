@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,10 +19,12 @@ from autotune.space.kv import (
     kv_dtype_of,
     request_lengths,
     requests_that_fit,
+    room_of,
     stated_kv_capacity,
     weight_gb,
 )
 from autotune.space.model_config import model_shape
+from autotune.values import Effective
 from tests.space import configs
 
 ROWS: list[tuple[dict[str, Any], KvDtype, int, int]] = [
@@ -121,6 +124,49 @@ def test_stated_capacity_names_its_source() -> None:
     """A capacity says whether the study or the server stated it."""
     assert "study file" in stated_kv_capacity(10, "study").derivation
     assert "server" in stated_kv_capacity(10, "server").derivation
+
+
+H200 = Effective(
+    source="server_info",
+    kv_tokens=669_932,
+    values={"mem_fraction_static": 0.85},
+    gpu_memory_gb={"weight": 56.89, "kvcache": 61.33},
+)
+
+
+@pytest.mark.parametrize(("fraction", "tokens"), [(0.80, 593_914), (0.93, 791_561), (0.955, 829_570), (0.965, 844_774)])
+def test_capacity_at_another_fraction(fraction: float, tokens: int) -> None:
+    """From the account of one start at 0.85, the tokens that starts on an H200 reported at other fractions."""
+    room = room_of("mem_fraction_static", H200)
+    assert room is not None
+    assert stated_kv_capacity(669_932, "server", room).tokens_at(fraction) == pytest.approx(tokens, rel=5e-4)
+
+
+def test_estimate_at_another_fraction() -> None:
+    """An estimate for one fraction says what an estimate for another one would."""
+    shape = model_shape({**configs.QWEN3_30B, "moe_intermediate_size": 768, "vocab_size": 151936})
+    low, high = (
+        estimate_kv_capacity(shape, Memory(gpu_memory_gb=139.8, weight_gb=56.0, mem_fraction=fraction))
+        for fraction in (0.7, 0.9)
+    )
+    assert low.tokens_at(0.9) == pytest.approx(high.tokens, abs=2)
+    assert low.tokens_at(0.1) == 0
+
+
+@pytest.mark.parametrize(
+    "effective",
+    [
+        msgspec.structs.replace(H200, gpu_memory_gb={"weight": 56.89}),
+        msgspec.structs.replace(H200, gpu_memory_gb={}),
+        msgspec.structs.replace(H200, values={}),
+        msgspec.structs.replace(H200, values={"mem_fraction_static": "0.85"}),
+    ],
+)
+def test_a_room_that_is_not_told(effective: Effective) -> None:
+    """Without both parts and the fraction there is no room, and the capacity is taken to stay as it is."""
+    room = room_of("mem_fraction_static", effective)
+    assert room is None
+    assert stated_kv_capacity(669_932, "server", room).tokens_at(0.95) == 669_932
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,7 @@ def role_of(parameter: Parameter) -> Role:
         return "graph"
     if parameter.category == "prefill" and parameter.kind == "int" and parameter.oom > 0:
         return "prefill"
-    fraction = parameter.kind == "float" and isinstance(parameter.high, int | float) and parameter.high <= 1.0
-    return "memory" if parameter.category == "memory" and fraction else ""
+    return "memory" if parameter.is_memory_fraction else ""
 
 
 class Chart(msgspec.Struct, frozen=True):
