@@ -15,7 +15,7 @@ from autotune.sim.settings import SimSettings
 from autotune.sim.virtual import VirtualLoad
 from autotune.space.bounds import BoundInputs, derive_bounds
 from autotune.space.files import load_space
-from autotune.space.kv import stated_kv_capacity
+from autotune.space.kv import KvCapacity, Room, stated_kv_capacity
 from autotune.study.file import ParameterOverride, Workload
 from autotune.values import Config, ParamValue
 from benchmarks.search.records import fitted, read_records
@@ -75,7 +75,8 @@ def limited(surface: SimSurface, place: float) -> SimSurface:
 
 def table() -> TableSurface:
     overrides = {MEM: ParameterOverride(low=0.80, high=0.985), RUN: ParameterOverride(low=128)}
-    region = _region(ORDER[:4], VirtualLoad(concurrency=2048), 669_932, overrides)
+    kv = stated_kv_capacity(669_932, "server")
+    region = _region(ORDER[:4], VirtualLoad(concurrency=2048), kv, overrides)
     return TableSurface(name="H200 table, 4 parameters", region=region)
 
 
@@ -195,15 +196,16 @@ def simulated(
     base: dict[str, ParamValue] = {MEM: fraction, CHUNK: default_chunk(settings.gpu_total_gb)}
     found = resolve(settings, base)
     overrides = {MEM: ParameterOverride(low=mem[0], high=mem[1])}
-    region = _region(ORDER[:dims], load, found.limits.kv_tokens, overrides)
+    weights = fraction * settings.weight_gb / (settings.weight_gb + found.kv_gb)
+    room = Room(parameter=MEM, fraction=fraction, weights=weights)
+    kv = stated_kv_capacity(found.limits.kv_tokens, "server", room)
+    region = _region(ORDER[:dims], load, kv, overrides)
     return SimSurface(name=name, family=name, settings=settings, load=load, region=region, base=base)
 
 
 def _region(
-    names: tuple[str, ...], load: VirtualLoad, kv_tokens: int, overrides: Mapping[str, ParameterOverride]
+    names: tuple[str, ...], load: VirtualLoad, kv: KvCapacity, overrides: Mapping[str, ParameterOverride]
 ) -> Region:
     workload = Workload(input_tokens=load.input_tokens, output_tokens=load.output_tokens, concurrency=load.concurrency)
-    inputs = BoundInputs(
-        load=workload, parameters=names, overrides=overrides, kv=stated_kv_capacity(kv_tokens, "server")
-    )
+    inputs = BoundInputs(load=workload, parameters=names, overrides=overrides, kv=kv)
     return Region(space=SPACE, bounds=derive_bounds(SPACE, inputs))
