@@ -69,6 +69,13 @@ def test_no_server_answers() -> None:
         bench(BenchAsk(url="http://127.0.0.1:9", workload=WORKLOAD))
 
 
+@pytest.mark.parametrize("address", ["http://a..b:1", f"http://{'a' * 300}:1", "http://127.0.0.1:9\n"])
+def test_an_address_that_is_none(address: str) -> None:
+    """It is told as such before anything is asked of it."""
+    with pytest.raises(InputError, match="write it as http://HOST:PORT"):
+        bench(BenchAsk(url=address, workload=WORKLOAD))
+
+
 @pytest.mark.parametrize(
     ("option", "value", "near"), [("--metric", "ttft_p99", "ttft_p99_s"), ("--engine", "sgl", "sglang")]
 )

@@ -58,8 +58,7 @@ def _engine(study: Study, known: Known) -> None:
     for key in ("read_back", "counters"):
         if engine.kind in ("sglang", "vllm") and getattr(engine, key):
             raise Problem(f"engine.{key}", f"is not read with kind {engine.kind}, which knows the places", "remove it")
-    if not engine.host.strip():
-        raise Problem("engine.host", "is empty", "give an address, such as 127.0.0.1")
+    _host(engine.host)
     _no_literal_keys(engine.command)
     for name, value in engine.env.items():
         _env_name(f"engine.env.{name}", name)
@@ -74,6 +73,17 @@ def _engine(study: Study, known: Known) -> None:
     for key, name in (("api_key_env", engine.api_key_env), ("admin_key_env", engine.admin_key_env)):
         if name:
             _env_name(f"engine.{key}", name)
+
+
+def _host(host: str) -> None:
+    if not host.strip():
+        raise Problem("engine.host", "is empty", "give an address, such as 127.0.0.1")
+    try:
+        named = bool(host.encode("idna")) and not re.search(r"\s", host)
+    except UnicodeError:  # a part is empty, or longer than 63 characters
+        named = False
+    if not named:
+        raise Problem("engine.host", f"{host!r} names no host", "give an address, such as 127.0.0.1")
 
 
 _KEY_FLAG = re.compile(r"(--(?:admin-)?api-key)(=.*)?", re.DOTALL)
