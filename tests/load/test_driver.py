@@ -1,5 +1,7 @@
 """Tests of whole loads: real worker processes against a scripted server."""
 
+import itertools
+import json
 import os
 import signal
 import subprocess
@@ -7,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,7 +23,7 @@ from autotune.load.records import CANCELLED, FAILED, OK
 from autotune.load.reduce import reduce
 from autotune.load.spec import LoadSpec, Progress, WorkerSpec
 from autotune.study.file import Objective, Workload
-from tests.load.conftest import Script, Server, event, full, good_reply
+from tests.load.conftest import Script, Server, Step, event, full, good_reply
 
 Serve = Callable[[Script], Server]
 
@@ -140,6 +143,24 @@ def test_failures_are_recorded_with_their_reason(serve: Serve, tmp_path: Path, s
     assert len(raw.requests) == 6
     assert raw.meta.reasons[int(raw.requests["reason"][0])].startswith(reason)
     assert reduce(raw, Workload(concurrency=3), Objective()).requests_failed == 6
+
+
+@pytest.mark.parametrize("count", [2**32 - 1, 2**70])
+def test_an_absurd_count_fails_its_request_alone(serve: Serve, tmp_path: Path, count: int) -> None:
+    """A server that states more tokens than a record can hold breaks neither the load nor the other requests."""
+    asked = itertools.count()
+
+    stated = dict.fromkeys(("completion_tokens", "prompt_tokens", "cached_tokens"), count)
+    reply = json.dumps({"meta_info": {**stated, "finish_reason": "stop"}}).encode()
+
+    def once(head: bytes, body: dict[str, Any]) -> list[Step]:
+        return [full(200, reply)] if next(asked) == 2 else good_reply(head, body)
+
+    raw = run_load(spec(serve(once), tmp_path, requests=6, stream=False))
+    assert (raw.requests["state"] == OK).sum() == 5
+    (failed,) = raw.requests[raw.requests["state"] == FAILED]
+    assert (failed["prompt_tokens"], failed["output_tokens"], failed["cached_tokens"]) == (0, 0, 0)
+    assert raw.meta.reasons[1].startswith("usage states")
 
 
 def test_a_server_that_is_gone_ends_the_load_as_failing(serve: Serve, tmp_path: Path) -> None:
