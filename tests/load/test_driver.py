@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from autotune.errors import InputError, NightStopped
-from autotune.load import records
+from autotune.load import driver, records
 from autotune.load.driver import raw_path, run_load, worker_count
 from autotune.load.records import CANCELLED, FAILED, OK
 from autotune.load.reduce import reduce
@@ -112,6 +112,28 @@ def test_the_caller_can_stop_a_load(serve: Serve, tmp_path: Path) -> None:
     raw = run_load(load, should_stop=should_stop)
     assert raw.meta.ended == "server died"
     assert raw.meta.duration_s < 30
+
+
+@pytest.mark.parametrize("asked", [0, 2, 6], ids=["nothing started", "some started", "all started"])
+def test_a_load_can_be_stopped_before_it_begins(
+    serve: Serve, tmp_path: Path, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers that start, or prepare long prompts, are not waited for, and nothing is left of them."""
+    monkeypatch.setattr(driver, "_worker_process", lambda: sleeper(started))
+    started: list[subprocess.Popen[bytes]] = []
+    left = [None] * asked
+    raw = run_load(spec(serve(good_reply), tmp_path, workers=3), should_stop=lambda: left.pop() if left else "enough")
+    assert (raw.meta.ended, len(raw.requests)) == ("enough", 0)
+    assert len(started) == min(asked, 3)
+    assert all(process.returncode == -signal.SIGKILL for process in started)
+    assert reduce(raw, Workload(concurrency=3), Objective()).requests_completed == 0
+    assert records.load(raw_path(tmp_path, "0")).meta == raw.meta
+
+
+def sleeper(started: list[subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+    """A worker that never gets ready."""
+    started.append(subprocess.Popen(["sleep", "1000"], stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+    return started[-1]
 
 
 def test_a_stalled_server_is_seen(serve: Serve, tmp_path: Path) -> None:
@@ -250,6 +272,8 @@ def test_a_load_that_sends_nothing_is_refused(tmp_path: Path, workload: Workload
         (Workload(concurrency=2048), 2, 2),
         (Workload(concurrency=2048, stream=False), 8, 1),
         (Workload(concurrency=4, workers=3), 8, 3),
+        (Workload(concurrency=4, workers=1024), 8, 4),
+        (Workload(arrival="open", request_rate=5.0, workers=3), 8, 3),
         (Workload(arrival="open", request_rate=5.0), 8, 1),
     ],
 )

@@ -208,7 +208,7 @@ def test_token_ids_may_come_piece_by_piece(last: tuple[int, int]) -> None:
 ABSURD = [2**32 - 1, 2**63 - 1, 2**70, -(2**62), 10**400]
 
 
-@pytest.mark.parametrize("count", ABSURD)
+@pytest.mark.parametrize("count", ABSURD, ids=["32 bits", "63 bits", "71 bits", "negative", "400 digits"])
 @pytest.mark.parametrize("name", ["prompt_tokens", "completion_tokens", "cached_tokens"])
 @pytest.mark.parametrize("route", ["generate", "completions", "chat"])
 def test_counts_that_no_request_can_have(route: str, name: str, count: int) -> None:
