@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import secrets
 import tempfile
 from collections.abc import Callable
@@ -16,9 +17,10 @@ from autotune.engines.base import Fetch
 from autotune.errors import InputError
 from autotune.load.dataset.read import read_dataset
 from autotune.load.dataset.stored import store
-from autotune.load.driver import run_load
+from autotune.load.driver import WorkerLost, run_load
 from autotune.load.gates import GateLimits, Surroundings
 from autotune.load.http import parse_target
+from autotune.load.records import RawRun
 from autotune.load.reduce import reduce
 from autotune.load.row import RowValue, bench_serving_row
 from autotune.load.spec import LoadSpec, Progress
@@ -81,9 +83,9 @@ def bench(
             spec = msgspec.structs.replace(spec, dataset=str(Path(folder) / "dataset"))
         counters = engine(ask.engine).counters
         before = counters(fetch)
-        raw = run_load(spec, watch.hear, watch.why_stop)
+        raw = _load(spec, watch)
         around = Surroundings(before=before, after=counters(fetch))
-    measurement = reduce(raw, ask.workload, Objective(metric=ask.metric), around, GATES)
+    measurement = _told(reduce(raw, ask.workload, Objective(metric=ask.metric), around, GATES))
     return Benched(
         row=bench_serving_row(measurement, raw, ask.workload, ask.tag), measurement=measurement, ended=raw.meta.ended
     )
@@ -100,6 +102,24 @@ def check(ask: BenchAsk) -> None:
         key, text = problem.key, str(problem).removeprefix(f"{problem.key}: ")
         option = "--engine" if key == "engine.kind" else f"--{key.rpartition('.')[2].replace('_', '-')}"
         raise InputError(f"bench: {option}: {text}") from None
+
+
+def _load(spec: LoadSpec, watch: _Watch) -> RawRun:
+    try:
+        return run_load(spec, watch.hear, watch.why_stop)
+    except WorkerLost as error:
+        raise WorkerLost(_in_options(str(error))) from error
+
+
+def _told(measurement: Measurement) -> Measurement:
+    """The same with findings that name options."""
+    told = (msgspec.structs.replace(one, message=_in_options(one.message)) for one in measurement.findings)
+    return msgspec.structs.replace(measurement, findings=tuple(told))
+
+
+def _in_options(text: str) -> str:
+    """A text with the options of the command line where it names keys of a study's workload."""
+    return re.sub(r"\bworkload\.(\w+)( = )?", lambda key: f"--{key[1].replace('_', '-')}{' ' if key[2] else ''}", text)
 
 
 class _Wish:
