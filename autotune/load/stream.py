@@ -17,6 +17,8 @@ IDS_SHARE, IDS_FEW = 0.02, 1
 
 MOST_TOKENS = 1_000_000_000
 """No request has more of any kind; records hold four bytes a count."""
+LONGEST = 16 << 20
+"""Bytes of one message; what a server sends beyond is not kept."""
 
 
 class _Finish(msgspec.Struct):
@@ -99,6 +101,7 @@ class Reply:
 
     __slots__ = (
         "_body",
+        "_held",
         "_reader",
         "_stream",
         "asked",
@@ -128,12 +131,15 @@ class Reply:
         self.totals: list[int] = []
         self._stream = stream
         self._body: list[bytes] = []
+        self._held = 0
         self._reader = EventReader()
 
     def feed(self, data: bytes, now: float) -> int:
         """Take a piece of the body; the number of tokens that it brought."""
         if self.status != 200 or not self._stream:
-            self._body.append(data)
+            self._held += len(data)
+            if self._held <= LONGEST:
+                self._body.append(data)
             return 0
         before = self.received
         reader = self._reader
@@ -142,6 +148,8 @@ class Reply:
             events = [data[6:-2]]
         else:
             events = reader.feed(data)
+            if len(reader.rest) > LONGEST:
+                self.error, reader.rest = self.error or f"a message without end: {_short(reader.rest)}", b""
         self.events += len(events)
         for event in events:
             if event and event != b"[DONE]":

@@ -3,12 +3,14 @@
 import itertools
 import json
 import re
+import tracemalloc
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autotune.load import stream as streams
 from autotune.load.stream import EventReader, Reply, new_reply
 from tests.load.conftest import event, native
 
@@ -241,3 +243,18 @@ def test_counts_that_no_request_can_have(route: str, name: str, count: int) -> N
 def test_any_message_is_read_or_a_failure(route: str, data: bytes) -> None:
     """Whatever a server says, it fails that request alone."""
     assert play(new_reply(route, 2, True), event(data)) != ""
+
+
+@pytest.mark.parametrize(("status", "stream"), [(200, True), (200, False), (500, True)])
+def test_a_reply_without_end_is_not_kept(status: int, stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is beyond the longest message is thrown away, and the request has failed."""
+    monkeypatch.setattr(streams, "LONGEST", 1000)
+    reply = new_reply("generate", 2, stream)
+    reply.status = status
+    tracemalloc.start()
+    for _ in range(1000):
+        reply.feed(bytes(1000), 1.0)
+    kept = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert kept < 100_000
+    assert reply.finish(1.0) != ""
