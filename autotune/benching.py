@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import secrets
 import tempfile
 from collections.abc import Callable
@@ -12,17 +13,19 @@ import httpx
 import msgspec
 
 from autotune.engines import engine, kinds
-from autotune.engines.base import Counters
+from autotune.engines.base import Fetch
 from autotune.errors import InputError
 from autotune.load.dataset.read import read_dataset
 from autotune.load.dataset.stored import store
-from autotune.load.driver import run_load
+from autotune.load.driver import WorkerLost, run_load
 from autotune.load.gates import GateLimits, Surroundings
 from autotune.load.http import parse_target
+from autotune.load.records import RawRun
 from autotune.load.reduce import reduce
 from autotune.load.row import RowValue, bench_serving_row
 from autotune.load.spec import LoadSpec, Progress
 from autotune.rig import FETCH_S, fetcher
+from autotune.server.cancel import Waiting
 from autotune.study.file import EngineSpec, Objective, Study, Workload
 from autotune.study.rules import RULES, Known, Problem
 from autotune.values import Measurement, Value
@@ -71,15 +74,18 @@ def bench(
     parse_target(ask.url)
     dataset = read_dataset(ask.workload, Path("bench"))
     watch = _Watch(on_progress, should_stop, STALL_S if ask.workload.stream else math.inf)
+    wish = _Wish(should_stop)
     with _control(ask) as client, tempfile.TemporaryDirectory(prefix="autotune-bench-") as folder:
-        spec = _spec(ask, client, Path(folder))
+        fetch = fetcher(client, Waiting(cancel=wish))
+        spec = _spec(ask, _model(ask, fetch, wish), Path(folder))
         if dataset is not None:
             store(dataset, Path(folder) / "dataset")
             spec = msgspec.structs.replace(spec, dataset=str(Path(folder) / "dataset"))
-        before = _counters(ask, client)
-        raw = run_load(spec, watch.hear, watch.why_stop)
-        around = Surroundings(before=before, after=_counters(ask, client))
-    measurement = reduce(raw, ask.workload, Objective(metric=ask.metric), around, GATES)
+        counters = engine(ask.engine).counters
+        before = counters(fetch)
+        raw = _load(spec, watch)
+        around = Surroundings(before=before, after=counters(fetch))
+    measurement = _told(reduce(raw, ask.workload, Objective(metric=ask.metric), around, GATES))
     return Benched(
         row=bench_serving_row(measurement, raw, ask.workload, ask.tag), measurement=measurement, ended=raw.meta.ended
     )
@@ -96,6 +102,37 @@ def check(ask: BenchAsk) -> None:
         key, text = problem.key, str(problem).removeprefix(f"{problem.key}: ")
         option = "--engine" if key == "engine.kind" else f"--{key.rpartition('.')[2].replace('_', '-')}"
         raise InputError(f"bench: {option}: {text}") from None
+
+
+def _load(spec: LoadSpec, watch: _Watch) -> RawRun:
+    try:
+        return run_load(spec, watch.hear, watch.why_stop)
+    except WorkerLost as error:
+        raise WorkerLost(_in_options(str(error))) from error
+
+
+def _told(measurement: Measurement) -> Measurement:
+    """The same with findings that name options."""
+    told = (msgspec.structs.replace(one, message=_in_options(one.message)) for one in measurement.findings)
+    return msgspec.structs.replace(measurement, findings=tuple(told))
+
+
+def _in_options(text: str) -> str:
+    """A text with the options of the command line where it names keys of a study's workload."""
+    return re.sub(r"\bworkload\.(\w+)( = )?", lambda key: f"--{key[1].replace('_', '-')}{' ' if key[2] else ''}", text)
+
+
+class _Wish:
+    """The caller's reason to stop, as a wait hears it."""
+
+    def __init__(self, should_stop: Callable[[], str | None]) -> None:
+        self._should_stop = should_stop
+
+    def reason(self) -> str | None:
+        return self._should_stop()
+
+    def urgent(self) -> bool:
+        return False
 
 
 class _Watch:
@@ -120,33 +157,36 @@ class _Watch:
 
 def _control(ask: BenchAsk) -> httpx.Client:
     headers = {"authorization": f"Bearer {ask.api_key}"} if ask.api_key else {}
-    return httpx.Client(base_url=ask.url.rstrip("/"), headers=headers, timeout=FETCH_S, trust_env=False)
+    try:
+        return httpx.Client(base_url=ask.url.rstrip("/"), headers=headers, timeout=FETCH_S, trust_env=False)
+    except httpx.InvalidURL as error:
+        raise InputError(f"--url {ask.url!r}: {error}; write it as http://HOST:PORT") from None
 
 
-def _spec(ask: BenchAsk, client: httpx.Client, folder: Path) -> LoadSpec:
+def _spec(ask: BenchAsk, model: str, folder: Path) -> LoadSpec:
     return LoadSpec(
         base_url=ask.url.rstrip("/"),
         workload=ask.workload,
         seed=(secrets.randbits(31) if ask.seed is None else ask.seed,),
         folder=str(folder),
         api_key=ask.api_key,
-        model=_model(ask, client),
+        model=model,
         metric=ask.metric,
         requests=ask.requests,
     )
 
 
-def _model(ask: BenchAsk, client: httpx.Client) -> str:
+def _model(ask: BenchAsk, fetch: Fetch, wish: _Wish) -> str:
     """The model asked for, else the first that the server names. Raises InputError where nothing answers."""
-    try:
-        answer = client.get("/v1/models")
-    except (httpx.HTTPError, OSError) as error:
-        raise InputError(f"--url {ask.url}: no server answers ({error}); start it, or correct the address") from None
+    status, body = fetch("/v1/models")
+    if not status and not wish.reason():
+        why = body.decode(errors="replace")
+        raise InputError(f"--url {ask.url}: no server answers ({why}); start it, or correct the address")
     if ask.model:
         return ask.model
     try:
-        return msgspec.json.decode(answer.content, type=_Models).data[0].id
-    except (msgspec.MsgspecError, IndexError):
+        return msgspec.json.decode(body, type=_Models).data[0].id
+    except (msgspec.MsgspecError, UnicodeDecodeError, IndexError):
         return "default"
 
 
@@ -156,7 +196,3 @@ class _Named(msgspec.Struct):
 
 class _Models(msgspec.Struct):
     data: list[_Named]
-
-
-def _counters(ask: BenchAsk, client: httpx.Client) -> Counters:
-    return engine(ask.engine).counters(fetcher(client))

@@ -16,8 +16,10 @@ from autotune.events import Listener
 from autotune.fleet.slots import Slot
 from autotune.load.gates import GateLimits
 from autotune.server.cancel import POLL_S, Waiting
+from autotune.server.clock import Deadline
 from autotune.server.gpu import GpuProbe
 from autotune.server.ports import fresh_port
+from autotune.server.receive import receive
 from autotune.server.serve import auth_headers
 from autotune.space.parameters import Space
 from autotune.study.file import Study
@@ -26,6 +28,8 @@ from autotune.values import Config, LaunchPlan, ParamValue
 from autotune.wrappers import place, port_host
 
 FETCH_S = 20.0
+"""For one whole answer, however it comes."""
+LONGEST_ANSWER = 32 << 20
 PROBE_TOKENS = 8
 JSON = {"content-type": "application/json"}
 Answer = tuple[int, bytes]
@@ -118,22 +122,25 @@ def sender(client: httpx.Client, waiting: Waiting | None = None) -> Callable[[Re
 
 
 def _answer(client: httpx.Client, request: httpx.Request, waiting: Waiting | None) -> Answer:
-    """The request runs in a thread: a server that hangs must not hold up a signal."""
-    cancel = (waiting or Waiting()).cancel
+    """The request runs in a thread: a server that hangs must hold up neither a signal nor the night."""
+    waiting = waiting or Waiting()
+    given_up = threading.Event()
     answers: list[Answer] = []
-    thread = threading.Thread(target=lambda: answers.append(_send(client, request)), name="fetch", daemon=True)
-    thread.start()
-    while thread.is_alive() and cancel.reason() is None:
-        thread.join(POLL_S)
+    ask = threading.Thread(target=lambda: answers.append(_send(client, request, given_up)), name="fetch", daemon=True)
+    deadline = Deadline.after(FETCH_S, waiting.clock)
+    ask.start()
+    while ask.is_alive() and waiting.cancel.reason() is None and not deadline.passed(waiting.clock):
+        ask.join(POLL_S)
+    given_up.set()
     return answers[0] if answers else (0, b"given up")
 
 
-def _send(client: httpx.Client, request: httpx.Request) -> Answer:
+def _send(client: httpx.Client, request: httpx.Request, given_up: threading.Event) -> Answer:
     try:
-        answer = client.send(request)
+        got = receive(client, request, LONGEST_ANSWER, given_up.is_set)
     except (httpx.HTTPError, OSError, RuntimeError) as error:  # a client that was closed meanwhile
         return 0, repr(error).encode()
-    return answer.status_code, answer.content
+    return (got.status, got.body) if got.whole else (0, b"an answer without end")
 
 
 def control_client(plan: LaunchPlan) -> httpx.Client:

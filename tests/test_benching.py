@@ -11,7 +11,9 @@ from typer.testing import CliRunner
 from autotune import benching
 from autotune.benching import BenchAsk, bench
 from autotune.cli.app import app
+from autotune.cli.bench import as_json, as_table
 from autotune.errors import InputError
+from autotune.load.driver import WorkerLost
 from autotune.load.selftest import double
 from autotune.study.file import Workload
 from tests.gates.loads import WIDE
@@ -67,6 +69,13 @@ def test_no_server_answers() -> None:
     """An address where nothing listens is named, with a remedy."""
     with pytest.raises(InputError, match=r"--url http://127\.0\.0\.1:9: no server answers"):
         bench(BenchAsk(url="http://127.0.0.1:9", workload=WORKLOAD))
+
+
+@pytest.mark.parametrize("address", ["http://a..b:1", f"http://{'a' * 300}:1", "http://127.0.0.1:9\n"])
+def test_an_address_that_is_none(address: str) -> None:
+    """It is told as such before anything is asked of it."""
+    with pytest.raises(InputError, match="write it as http://HOST:PORT"):
+        bench(BenchAsk(url=address, workload=WORKLOAD))
 
 
 @pytest.mark.parametrize(
@@ -147,6 +156,39 @@ def test_a_refused_load_is_told_by_the_exit_code(url: str, monkeypatch: pytest.M
     ran = CliRunner().invoke(app, ["bench", "--url", url, *OPTIONS])
     assert ran.exit_code == 5
     assert "REFUSED  generator_cpu" in ran.stdout
+
+
+def test_findings_name_options(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What to turn is called as the command line calls it; a load of fixed size is not made longer by its time."""
+    monkeypatch.setattr(benching, "GATES", msgspec.structs.replace(WIDE, window_share=1e9, cpu_share=0.0))
+    ask = BenchAsk(url=url, workload=WORKLOAD)
+    timed = " ".join(finding.message for finding in bench(ask).measurement.findings)
+    assert "raise --max-s" in timed
+    assert "raise --workers" in timed
+    sized = " ".join(
+        finding.message for finding in bench(msgspec.structs.replace(ask, requests=12)).measurement.findings
+    )
+    assert "send more requests" in sized
+    assert "workload." not in timed + sized
+
+
+def test_a_lost_worker_names_an_option(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The remedy is one that the command line has."""
+
+    def lost(*_: object) -> None:
+        raise WorkerLost("load worker 0 died; try workload.workers = 1")
+
+    monkeypatch.setattr(benching, "run_load", lost)
+    with pytest.raises(WorkerLost, match=r"try --workers 1$"):
+        bench(BenchAsk(url=url, workload=WORKLOAD))
+
+
+def test_a_bench_that_is_stopped_before_its_load(url: str) -> None:
+    """It ends with an empty measurement, which can be shown."""
+    done = bench(BenchAsk(url=url, workload=WORKLOAD), should_stop=lambda: "ended by SIGINT")
+    assert (done.ended, done.row["completed"]) == ("ended by SIGINT", 0)
+    assert "0 requests completed" in as_table(done)
+    assert json.loads(as_json(done))["valid"] is False
 
 
 def test_a_key_that_is_not_set() -> None:

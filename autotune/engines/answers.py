@@ -56,7 +56,9 @@ def real(value: object) -> float | None:
 
 
 def scalar(value: object) -> ParamValue | None:
-    """A value that a parameter can have, or None."""
+    """A value that a parameter can have, or None; no record holds a larger number, and none that is not finite."""
+    if isinstance(value, int | float) and not abs(value) < 2**63:
+        return None
     return value if isinstance(value, bool | int | float | str) else None
 
 

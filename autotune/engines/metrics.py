@@ -10,6 +10,7 @@ from autotune.values import Value
 
 _LINE = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)")
 _LABEL = re.compile(r'([A-Za-z_]\w*)="((?:[^"\\]|\\.)*)"')
+MOST = 2.0**63
 
 
 class Sample(Value, frozen=True, kw_only=True):
@@ -42,7 +43,10 @@ def _number(text: str) -> float | None:
 
 
 def total(samples: tuple[Sample, ...], name: str, where: Mapping[str, str] | None = None) -> int | None:
-    """The sum over all label sets of ``name`` that have the labels ``where``; None when there is none."""
+    """The sum over all label sets of ``name`` that have the labels ``where``; None when there is none, or it is beyond
+    what a counter holds.
+    """
     wanted = (where or {}).items()
     values = [s.value for s in samples if s.name == name and wanted <= s.labels.items()]
-    return round(sum(values)) if values else None
+    added = sum(values)
+    return round(added) if values and abs(added) < MOST else None

@@ -147,7 +147,7 @@ def _value(places: tuple[Place, ...], look: Look) -> ParamValue | None:
         if isinstance(factor, bool | str) or factor is None:
             return None
         product *= factor
-    return product
+    return scalar(product)
 
 
 def pointed(document: Any, pointer: str) -> Any:
@@ -178,7 +178,7 @@ def _number(text: str | None) -> ParamValue | None:
         return None
     for kind in (int, float):
         try:
-            return kind(text.replace(",", ""))
+            return scalar(kind(text.replace(",", "")))
         except ValueError:
             continue
     return text

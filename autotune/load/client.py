@@ -7,70 +7,24 @@ All times are ``time.monotonic`` seconds until the recorder writes them relative
 from __future__ import annotations
 
 import asyncio
-import collections
 import math
 import time
 from array import array
 
-import msgspec
 import numpy as np
 
 from autotune.load.arrival import Schedule, schedule_for
-from autotune.load.body import encode_body, exact_tokens, route_path
-from autotune.load.dataset.stored import Dataset
-from autotune.load.http import Connection, Target, connect, parse_target, request_bytes, request_head
+from autotune.load.http import Connection, connect, parse_target
 from autotune.load.records import CANCELLED, FAILED, OK, REQUESTS, Meta, RawRun
 from autotune.load.spec import Done, WorkerSpec, stored_dataset
 from autotune.load.stream import Reply, new_reply
-from autotune.load.workload import plan_request
+from autotune.load.supply import Prepared, Supply
 
 CONNECTING_AT_ONCE = 64
 BACKOFF_S = 0.05
 BACKOFF_MAX_S = 1.0
-PREPARED = 2048
-"""Requests made ahead of time, at least; a whole wave of a worker's places in any case."""
 CLOSED_AT_ONCE_S = 1.0
 """A connection that is closed so soon after a reply was closed because of it."""
-
-
-class Prepared(msgspec.Struct, frozen=True):
-    """A request ready to be written."""
-
-    index: int
-    wire: bytes
-    asked_in: int
-    asked_out: int
-
-
-class Supply:
-    """Prepares this worker's requests ahead of time, so that a wave of replies does not wait for random numbers."""
-
-    def __init__(self, spec: WorkerSpec, target: Target, dataset: Dataset | None) -> None:
-        self._spec = spec
-        self._dataset = dataset
-        self._head = request_head(target, route_path(spec.load.workload), spec.load.api_key)
-        self._ready: collections.deque[Prepared] = collections.deque()
-        self._next = spec.load.first + spec.worker
-
-    def take(self) -> Prepared | None:
-        """The next request; None when ``LoadSpec.requests`` are used up."""
-        return self._ready.popleft() if self._ready else self._prepare()
-
-    def refill(self, upto: int, at_most: int) -> None:
-        for _ in range(min(at_most, upto - len(self._ready))):
-            item = self._prepare()
-            if item is None:
-                return
-            self._ready.append(item)
-
-    def _prepare(self) -> Prepared | None:
-        load = self._spec.load
-        if load.requests and self._next >= load.first + load.requests:
-            return None
-        request = plan_request(load.workload, load.seed, self._next, self._dataset)
-        self._next += self._spec.workers
-        wire = request_bytes(self._head, encode_body(request, load.workload, load.model))
-        return Prepared(request.index, wire, exact_tokens(request, load.workload), request.output_tokens)
 
 
 class Recorder:
@@ -227,11 +181,6 @@ class Client:
         self.reuses = True
         self._running = False
         self._timer: asyncio.TimerHandle | None = None
-
-    @property
-    def ahead(self) -> int:
-        """How many requests to keep prepared."""
-        return max(PREPARED, self.workload.concurrency // self.spec.workers)
 
     @property
     def finished(self) -> bool:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -27,6 +27,7 @@ from autotune.study.file import Workload
 STREAMS_PER_WORKER = 512
 START_S = 60.0
 GATHER_S = 60.0
+END_S = 2.0
 POLL_S = 0.25
 
 # numpy's libraries start a thread per core in every process, which a worker pays for and never uses.
@@ -40,9 +41,11 @@ class WorkerLost(NightStopped):
 
 
 def worker_count(workload: Workload, cores: int) -> int:
-    """Enough processes for the streams in flight, never more than cores; ``workload.workers`` above 0 decides."""
+    """Enough processes for the streams in flight, never more than cores; ``workload.workers`` above 0 decides, but one
+    without a place would send nothing, or where there is a rate know no ceiling.
+    """
     if workload.workers > 0:
-        return workload.workers
+        return min(workload.workers, workload.concurrency or workload.workers)
     places = workload.concurrency or 1
     wanted = -(-places // STREAMS_PER_WORKER) if workload.stream else -(-places // (4 * STREAMS_PER_WORKER))
     return max(1, min(wanted, cores, places))
@@ -84,37 +87,54 @@ class LoadRun:
         self._messages: queue.Queue[Message] = queue.Queue()
         self._processes: list[subprocess.Popen[bytes]] = []
         self._ended: set[int] = set()
+        self._begun = False
 
     def run(self, on_progress: Callable[[Progress], None], should_stop: Callable[[], str | None]) -> RawRun:
         make_private_folder(self._folder)
         try:
-            self._start()
-            started = self._go()
-            ended = self._watch(started, on_progress, should_stop)
+            if ended := self._start(should_stop) or self._ready(should_stop):
+                return self._saved([], ended)
+            ended = self._watch(self._go(), on_progress, should_stop)
             self._stop()
             return self._gather(ended)
         finally:
             self._kill()
 
-    def _start(self) -> None:
+    def _start(self, should_stop: Callable[[], str | None]) -> str:
+        """Start the workers; a reason to end before that is done, else an empty text."""
         for worker in range(self.workers):
+            if ended := should_stop():
+                return ended
             process = _worker_process()
             self._processes.append(process)
             spec = WorkerSpec(load=self.spec, worker=worker, workers=self.workers, raw_path=str(self._part(worker)))
             self._tell(worker, msgspec.json.encode(spec))
             assert process.stdout is not None
             threading.Thread(target=self._read, args=(worker, process.stdout), daemon=True).start()
+        return ""
 
-    def _go(self) -> float:
-        """Wait until all workers are ready and give them one start time of the machine-wide monotonic clock."""
+    def _ready(self, should_stop: Callable[[], str | None]) -> str:
+        """Wait until all workers are ready; a reason to end before that, else an empty text."""
         waiting = set(range(self.workers))
         deadline = time.monotonic() + START_S
         while waiting:
-            worker, message = self._next(deadline - time.monotonic())
+            if ended := should_stop():
+                return ended
+            try:
+                worker, message = self._messages.get(timeout=POLL_S)
+            except queue.Empty:
+                if time.monotonic() > deadline:
+                    raise self._silent() from None
+                continue
             if message != "ready":
                 raise self._broken(worker, "did not start")
             waiting.discard(worker)
+        return ""
+
+    def _go(self) -> float:
+        """Give all workers one start time of the machine-wide monotonic clock."""
         started = time.monotonic()
+        self._begun = True
         for worker in range(self.workers):
             self._tell(worker, f"go {started!r}".encode())
         return started
@@ -160,7 +180,9 @@ class LoadRun:
         deadline = time.monotonic() + GATHER_S
         while len(self._ended) < self.workers:
             self._take(*self._next(deadline - time.monotonic()))
-        parts = [self._load_part(worker) for worker in range(self.workers)]
+        return self._saved([self._load_part(worker) for worker in range(self.workers)], ended)
+
+    def _saved(self, parts: Sequence[RawRun], ended: str) -> RawRun:
         workload = self.spec.workload
         meta = Meta(
             level=self.spec.level,
@@ -188,11 +210,15 @@ class LoadRun:
             with contextlib.suppress(OSError):
                 if process.stdin is not None:
                     process.stdin.close()
+        # One that has not begun has nothing to lose, and may be busy with prompts.
+        deadline = time.monotonic() + (END_S if self._begun else 0.0)
+        for process in self._processes:
             try:
-                process.wait(timeout=2.0)
+                process.wait(timeout=max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait()
+        for process in self._processes:
+            process.wait()
         for worker in range(self.workers):
             self._part(worker).unlink(missing_ok=True)
 
@@ -200,9 +226,13 @@ class LoadRun:
         try:
             return self._messages.get(timeout=max(0.0, timeout_s))
         except queue.Empty:
-            raise WorkerLost(
-                "the load generator's workers do not answer: is this machine out of memory or overloaded?"
-            ) from None
+            raise self._silent() from None
+
+    def _silent(self) -> WorkerLost:
+        return WorkerLost(
+            f"the load generator's workers do not answer: is this machine out of memory or overloaded, or are "
+            f"{self.workers} too many? Set workload.workers"
+        )
 
     def _read(self, worker: int, pipe: IO[bytes]) -> None:
         with pipe:

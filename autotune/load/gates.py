@@ -189,19 +189,26 @@ def window_gate(seen: Seen) -> Iterator[Finding]:
     own_end = seen.raw.meta.ended in OWN_ENDS
     window, limits, workload = seen.window, seen.limits, seen.workload
     if window is None:
-        message = f"no steady window in {seen.raw.meta.duration_s:.0f} s; raise workload.warmup_max_s or workload.max_s"
+        remedy = _longer(seen, "workload.warmup_max_s or workload.max_s")
+        message = f"no steady window in {seen.raw.meta.duration_s:.0f} s; {remedy}"
         yield Finding(gate="window", message=message, fatal=seen.raw.meta.ended != "requests")
         return
     least_s = limits.window_share * workload.min_s
     if window.length_s < least_s:
-        message = f"the steady window is {window.length_s:.1f} s long; raise workload.max_s"
+        message = f"the steady window is {window.length_s:.1f} s long; {_longer(seen, 'workload.max_s')}"
         yield Finding(gate="window", message=message, fatal=own_end, seen=window.length_s, limit=least_s)
     done = int((seen.sample.ok & (seen.sample.done >= window.start) & (seen.sample.done <= window.end)).sum())
     least = max(limits.requests, limits.generations * (workload.concurrency if workload.closed else 0))
     if done < least:
-        message = f"{done} requests completed in the steady window; raise workload.min_s and workload.max_s"
+        remedy = _longer(seen, "workload.min_s and workload.max_s")
+        message = f"{done} requests completed in the steady window; {remedy}"
         yield Finding(gate="requests", message=message, fatal=own_end, seen=done, limit=least)
     yield from _drift(seen, window)
+
+
+def _longer(seen: Seen, keys: str) -> str:
+    """What makes a load longer."""
+    return "send more requests" if seen.raw.meta.ended == "requests" else f"raise {keys}"
 
 
 def _drift(seen: Seen, window: Window) -> Iterator[Finding]:

@@ -44,9 +44,12 @@ def parse_target(base_url: str) -> Target:
     try:
         parts = urlsplit(base_url)
         host, port = parts.hostname, parts.port
+        (host or "").encode("idna")
+    except UnicodeError:  # an empty part, or one of more than 63 characters: it is asked of no name server
+        raise InputError(f"server URL {base_url!r}: {host!r} names no host; write it as http://HOST:PORT") from None
     except ValueError as error:  # an address without its bracket, a port that is no number or beyond 65535
         raise InputError(f"server URL {base_url!r}: {error}; write it as http://HOST:PORT") from None
-    if parts.scheme not in ("http", "https") or not host:
+    if parts.scheme not in ("http", "https") or not host or not base_url.isprintable() or " " in base_url:
         raise InputError(f"server URL {base_url!r}: write it as http://HOST:PORT")
     tls = parts.scheme == "https"
     return Target(host=host, port=port or (443 if tls else 80), tls=tls, prefix=parts.path.rstrip("/"))

@@ -15,6 +15,11 @@ REASON_CHARS = 200
 IDS_SHARE, IDS_FEW = 0.02, 1
 """Of the tokens that usage states, so many may be missing among those that came: a stop token may be left out."""
 
+MOST_TOKENS = 1_000_000_000
+"""No request has more of any kind; records hold four bytes a count."""
+LONGEST = 16 << 20
+"""Bytes of one message; what a server sends beyond is not kept."""
+
 
 class _Finish(msgspec.Struct):
     type: str = ""
@@ -96,6 +101,7 @@ class Reply:
 
     __slots__ = (
         "_body",
+        "_held",
         "_reader",
         "_stream",
         "asked",
@@ -125,12 +131,15 @@ class Reply:
         self.totals: list[int] = []
         self._stream = stream
         self._body: list[bytes] = []
+        self._held = 0
         self._reader = EventReader()
 
     def feed(self, data: bytes, now: float) -> int:
         """Take a piece of the body; the number of tokens that it brought."""
         if self.status != 200 or not self._stream:
-            self._body.append(data)
+            self._held += len(data)
+            if self._held <= LONGEST:
+                self._body.append(data)
             return 0
         before = self.received
         reader = self._reader
@@ -139,10 +148,12 @@ class Reply:
             events = [data[6:-2]]
         else:
             events = reader.feed(data)
+            if len(reader.rest) > LONGEST:
+                self.error, reader.rest = self.error or f"a message without end: {_short(reader.rest)}", b""
         self.events += len(events)
         for event in events:
             if event and event != b"[DONE]":
-                self._take(event, now)
+                self._read(event, now)
         return self.received - before
 
     def finish(self, now: float) -> str:
@@ -150,9 +161,22 @@ class Reply:
         if self.status != 200:
             return f"status {self.status}: {_short(b''.join(self._body))}"
         if not self._stream:
-            self._take(b"".join(self._body), now)
+            self._read(b"".join(self._body), now)
         self._settle()
         return self.error or self._verdict()
+
+    def _read(self, event: bytes, now: float) -> None:
+        try:
+            self._take(event, now)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            self.error = self.error or f"unreadable chunk ({error}): {_short(event)}"
+
+    def _counted(self, name: str, count: int) -> int:
+        """A count as the server states it; 0, and an error, where no request can have so many."""
+        if 0 <= count <= MOST_TOKENS:
+            return count
+        self.error = self.error or f"usage states {_number(count)} {name}"
+        return 0
 
     def _gain(self, total: int, now: float) -> None:
         """Note a chunk after which there are ``total`` tokens."""
@@ -171,6 +195,7 @@ class Reply:
         return ""
 
     def _take(self, event: bytes, now: float) -> None:
+        """Read one message. Raises what its decoder raises."""
         raise NotImplementedError
 
     def _settle(self) -> None:
@@ -183,24 +208,20 @@ class GenerateReply(Reply):
     __slots__ = ()
 
     def _take(self, event: bytes, now: float) -> None:
-        try:
-            chunk = _decode_generate(event)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            self.error = self.error or f"unreadable chunk ({error}): {_short(event)}"
-            return
+        chunk = _decode_generate(event)
         meta = chunk.meta_info
         if meta is None or chunk.error is not None:
             self.error = self.error or f"error chunk: {_short(event)}"
             return
+        tokens = self._counted("output tokens", meta.completion_tokens or 0)
         if meta.finish_reason is not None:
-            self.prompt_tokens = meta.prompt_tokens
-            self.cached_tokens = meta.cached_tokens
+            self.prompt_tokens = self._counted("prompt tokens", meta.prompt_tokens)
+            self.cached_tokens = self._counted("cached tokens", meta.cached_tokens)
             self.done = True
             if _kind(meta.finish_reason) == "abort":
                 self.error = self.error or f"aborted: {_short(event)}"
-            self._check_ids(event, meta.completion_tokens or 0)
-        tokens = meta.completion_tokens
-        if tokens is not None and tokens > self.received:
+            self._check_ids(event, tokens)
+        if tokens > self.received:
             self.tokens = tokens
             self._gain(tokens, now)
 
@@ -218,39 +239,34 @@ class CompletionsReply(Reply):
     Until usage is seen a chunk with text counts as one token; the total is then spread evenly over the chunks.
     """
 
-    __slots__ = ("_counted",)
+    __slots__ = ("_exact",)
 
     def __init__(self, asked: int, stream: bool) -> None:
         super().__init__(asked, stream)
-        self._counted = False
+        self._exact = False
 
     def _take(self, event: bytes, now: float) -> None:
-        try:
-            chunk = _decode_completion(event)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            self.error = self.error or f"unreadable chunk ({error}): {_short(event)}"
-            return
+        chunk = _decode_completion(event)
         if chunk.error is not None or chunk.object == "error":
             self.error = self.error or f"error chunk: {_short(event)}"
             return
-        usage = chunk.usage
-        if usage is not None:
-            self._take_usage(usage)
+        total = self._take_usage(chunk.usage) if chunk.usage is not None else None
         if chunk.choices:
-            self._take_choice(chunk.choices[0], usage, now)
+            self._take_choice(chunk.choices[0], total, now)
 
-    def _take_usage(self, usage: _Usage) -> None:
-        self.tokens = usage.completion_tokens
-        self.prompt_tokens = usage.prompt_tokens
-        details = usage.prompt_tokens_details
-        self.cached_tokens = (details.cached_tokens or 0) if details else 0
+    def _take_usage(self, usage: _Usage) -> int | None:
+        """The output tokens that it states."""
+        stated, details = usage.completion_tokens, usage.prompt_tokens_details
+        self.tokens = None if stated is None else self._counted("output tokens", stated)
+        self.prompt_tokens = self._counted("prompt tokens", usage.prompt_tokens)
+        self.cached_tokens = self._counted("cached tokens", (details.cached_tokens or 0) if details else 0)
+        return self.tokens
 
-    def _take_choice(self, choice: _Choice, usage: _Usage | None, now: float) -> None:
+    def _take_choice(self, choice: _Choice, total: int | None, now: float) -> None:
         if choice.finish_reason == "abort":
             self.error = self.error or "aborted"
-        total = usage.completion_tokens if usage is not None else None
         if total is not None and total > self.received:
-            self._counted = True
+            self._exact = True
             self._gain(total, now)
         elif total is None and choice.carries:
             self._gain(self.received + 1, now)
@@ -258,7 +274,7 @@ class CompletionsReply(Reply):
 
     def _settle(self) -> None:
         count = len(self.times)
-        if self.tokens and count and not self._counted:
+        if self.tokens and count and not self._exact:
             self.totals = [round(self.tokens * (i + 1) / count) for i in range(count)]
             self.received = self.tokens
 
@@ -269,6 +285,11 @@ def new_reply(route: str, asked: int, stream: bool) -> Reply:
 
 def _kind(finish: _Finish | str) -> str:
     return finish if isinstance(finish, str) else finish.type
+
+
+def _number(count: int) -> str:
+    """Also one of a thousand digits, in a few."""
+    return str(count) if abs(count) < 2**64 else f"{'-' if count < 0 else ''}2**{abs(count).bit_length() - 1} or more"
 
 
 def _short(data: bytes) -> str:

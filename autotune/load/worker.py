@@ -26,7 +26,7 @@ from autotune.load.spec import Heartbeat, WorkerSpec
 
 TICK_S = 0.05
 TICKS_PER_BEAT = 5
-REFILL_PER_TICK = 64
+PREPARE_S = 20.0
 STDIN, STDOUT = 0, 1
 PR_SET_PDEATHSIG = 1
 
@@ -69,7 +69,7 @@ class Pulse:
         self._lag = max(self._lag, now - self._due)
         self._ticks.append((now - self._client.recorder.started, self._client.tokens))
         self._client.expire(now)
-        self._client.supply.refill(self._client.ahead, REFILL_PER_TICK)
+        self._client.supply.refill()
         self._count += 1
         if self._count % TICKS_PER_BEAT == 0:
             self.beat(now)
@@ -112,7 +112,7 @@ def write_line(data: bytes) -> None:
 async def run(spec: WorkerSpec, commands: Commands) -> None:
     """Run this worker's load to its end and write the records."""
     client = Client(spec)
-    client.supply.refill(client.ahead, client.ahead)
+    client.supply.prepare(PREPARE_S)
     gc.collect()
     gc.freeze()
     gc.disable()  # a load makes no cycles to speak of, and a full collection stops the loop for tens of ms

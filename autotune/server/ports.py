@@ -51,7 +51,7 @@ def fresh_port(host: str, avoid: Collection[int] = ()) -> int:
     """
     try:
         return _fresh_port(host, avoid)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # a name with an empty or a long part is asked of no name server
         raise InputError(f"engine.host: cannot listen on {host} ({error}); use an address of this machine") from error
 
 

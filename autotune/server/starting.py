@@ -21,6 +21,7 @@ from autotune.server.readiness import (
     StartOutcome,
     StartWatch,
 )
+from autotune.server.receive import receive
 
 _LONGEST_BODY = 1 << 20
 _VITALS_S = 1.0
@@ -114,15 +115,11 @@ class HttpProber(threading.Thread):
         path, body = self._probe.request()
         end_s = time.monotonic() + self._timeout_s
         try:
-            with client.stream("POST", path, content=body, headers=self._headers) as response:
-                received = b""
-                for chunk in response.iter_bytes():
-                    received += chunk
-                    if len(received) > _LONGEST_BODY or time.monotonic() > end_s or self._over.is_set():
-                        break
-                return self._judge(response.status_code, received)
+            request = client.build_request("POST", path, content=body, headers=self._headers)
+            got = receive(client, request, _LONGEST_BODY, lambda: time.monotonic() > end_s or self._over.is_set())
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             return Answer(detail=f"{type(error).__name__}: {error}")
+        return self._judge(got.status, got.body)
 
     def _judge(self, status: int, body: bytes) -> Answer:
         try:

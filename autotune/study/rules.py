@@ -58,8 +58,7 @@ def _engine(study: Study, known: Known) -> None:
     for key in ("read_back", "counters"):
         if engine.kind in ("sglang", "vllm") and getattr(engine, key):
             raise Problem(f"engine.{key}", f"is not read with kind {engine.kind}, which knows the places", "remove it")
-    if not engine.host.strip():
-        raise Problem("engine.host", "is empty", "give an address, such as 127.0.0.1")
+    _host(engine.host)
     _no_literal_keys(engine.command)
     for name, value in engine.env.items():
         _env_name(f"engine.env.{name}", name)
@@ -74,6 +73,17 @@ def _engine(study: Study, known: Known) -> None:
     for key, name in (("api_key_env", engine.api_key_env), ("admin_key_env", engine.admin_key_env)):
         if name:
             _env_name(f"engine.{key}", name)
+
+
+def _host(host: str) -> None:
+    if not host.strip():
+        raise Problem("engine.host", "is empty", "give an address, such as 127.0.0.1")
+    try:
+        named = bool(host.encode("idna")) and not re.search(r"\s", host)
+    except UnicodeError:  # a part is empty, or longer than 63 characters
+        named = False
+    if not named:
+        raise Problem("engine.host", f"{host!r} names no host", "give an address, such as 127.0.0.1")
 
 
 _KEY_FLAG = re.compile(r"(--(?:admin-)?api-key)(=.*)?", re.DOTALL)
@@ -150,7 +160,7 @@ class Span(Value, frozen=True, kw_only=True):
 
     key: str
     low: float
-    high: float = float("inf")
+    high: float
     above_low: bool = False
     below_high: bool = False
 
@@ -167,16 +177,19 @@ class Span(Value, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         low = f"above {self.low:g}" if self.above_low else f"of at least {self.low:g}"
-        if self.high == float("inf"):
-            return low
-        return f"{low} and {'below' if self.below_high else 'at most'} {self.high:g}"
+        return f"{low} and {'below' if self.below_high else 'at most'} {self.high:,.12g}"
 
+
+YEAR_S = 31_536_000
+MOST_GB = 1_000_000
+MOST_TOKENS = 1_000_000_000_000
+HIGHEST_ID = 2**31 - 1
 
 SPANS = (
-    Span(key="model.kv_tokens", low=1),
-    Span(key="model.gpu_memory_gb", low=0, above_low=True),
-    Span(key="model.weight_gb", low=0, above_low=True),
-    Span(key="space.min_tokens_per_expert", low=0, above_low=True),
+    Span(key="model.kv_tokens", low=1, high=MOST_TOKENS),
+    Span(key="model.gpu_memory_gb", low=0, high=MOST_GB, above_low=True),
+    Span(key="model.weight_gb", low=0, high=MOST_GB, above_low=True),
+    Span(key="space.min_tokens_per_expert", low=0, high=1_000_000, above_low=True),
     Span(key="workload.input_tokens", low=1, high=100_000_000),
     Span(key="workload.output_tokens", low=1, high=100_000_000),
     Span(key="workload.range_ratio", low=0, high=1, above_low=True),
@@ -188,15 +201,17 @@ SPANS = (
     Span(key="workload.cached_limit", low=0, high=1),
     Span(key="workload.concurrency", low=0, high=1_000_000),
     Span(key="workload.request_rate", low=0, high=1_000_000),
-    Span(key="workload.min_s", low=0),
-    Span(key="workload.max_s", low=0, above_low=True),
-    Span(key="workload.warmup_max_s", low=0),
+    Span(key="workload.min_s", low=0, high=YEAR_S),
+    Span(key="workload.max_s", low=0, high=YEAR_S, above_low=True),
+    Span(key="workload.warmup_max_s", low=0, high=YEAR_S),
     Span(key="workload.precision", low=0, high=1, above_low=True, below_high=True),
+    Span(key="workload.host_busy_limit", low=0, high=1),
     Span(key="workload.failed_limit", low=0, high=1, below_high=True),
-    Span(key="workload.token_id_low", low=0),
+    Span(key="workload.token_id_low", low=0, high=HIGHEST_ID),
+    Span(key="workload.token_id_high", low=1, high=HIGHEST_ID),
     Span(key="workload.workers", low=0, high=1024),
     Span(key="budget.trials", low=1, high=1_000_000),
-    Span(key="budget.infeasible_in_a_row", low=1),
+    Span(key="budget.infeasible_in_a_row", low=1, high=1_000_000),
     Span(key="budget.confirm_starts", low=0, high=1000),
     Span(key="budget.baseline_every", low=0, high=1_000_000),
     Span(key="resources.gpus_per_trial", low=0, high=1024),
@@ -204,13 +219,13 @@ SPANS = (
     Span(key="resources.alone_starts", low=1, high=100),
     Span(key="resources.lease_s", low=1, high=86_400),
     Span(key="resources.cpus_per_trial", low=0, high=100_000),
-    Span(key="timeouts.start_s", low=0, above_low=True),
-    Span(key="timeouts.start_silence_s", low=0, above_low=True),
-    Span(key="timeouts.stop_s", low=0, above_low=True),
-    Span(key="timeouts.gpu_release_s", low=0, above_low=True),
-    Span(key="timeouts.load_stall_s", low=0, above_low=True),
-    Span(key="timeouts.request_s", low=0, above_low=True),
-    Span(key="search.startup_trials", low=1),
+    Span(key="timeouts.start_s", low=0, high=YEAR_S, above_low=True),
+    Span(key="timeouts.start_silence_s", low=0, high=YEAR_S, above_low=True),
+    Span(key="timeouts.stop_s", low=0, high=YEAR_S, above_low=True),
+    Span(key="timeouts.gpu_release_s", low=0, high=YEAR_S, above_low=True),
+    Span(key="timeouts.load_stall_s", low=0, high=YEAR_S, above_low=True),
+    Span(key="timeouts.request_s", low=0, high=YEAR_S, above_low=True),
+    Span(key="search.startup_trials", low=1, high=1_000_000),
     Span(key="search.live_loads", low=1, high=1000),
     Span(key="search.early_stop", low=0, high=1, below_high=True),
     Span(key="search.least_gain", low=0, high=1),

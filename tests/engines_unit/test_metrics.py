@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +21,12 @@ def test_totals_select_by_labels() -> None:
     assert total(samples, "n") == 3
     assert total(samples, "n", {"a": "2"}) == 2
     assert total(samples, "absent") is None
+
+
+@pytest.mark.parametrize("page", ['n{a="1"} 1e308\nn{a="2"} 1e308\n', "n 1e300\n", "n -1e19\n"])
+def test_a_sum_beyond_every_counter_is_not_told(page: str) -> None:
+    """It is no count, and no record could hold it."""
+    assert total(parse(page), "n") is None
 
 
 @settings(deadline=None)

@@ -58,6 +58,15 @@ def test_a_place_tells_its_value(place: str, expected: object) -> None:
     assert read(place) == expected
 
 
+@pytest.mark.parametrize("number", ["9" * 400, "-9223372036854775809", "1e300"])
+@pytest.mark.parametrize("place", ["/n#/x", "/n#/x * /n#/half", "/m#a{size}", "/m#a{size} * /n#/half", r"log#n (\S+)"])
+def test_a_number_beyond_every_record_is_not_told(place: str, number: str) -> None:
+    """Wherever it stands, and multiplied too."""
+    pages = {"/n": f'{{"x": {number}, "half": 0.5}}', "/m": f'a{{size="{number}"}} 1\n'}
+    engine = told_by(read_back={"x": place})
+    assert "x" not in engine.effective(answering(pages), f"n {number}\n", ["x"]).values
+
+
 @pytest.mark.parametrize(
     ("key", "text", "message"),
     [

@@ -1,5 +1,7 @@
 """Tests of whole loads: real worker processes against a scripted server."""
 
+import itertools
+import json
 import os
 import signal
 import subprocess
@@ -7,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -14,13 +17,13 @@ import psutil
 import pytest
 
 from autotune.errors import InputError, NightStopped
-from autotune.load import records
+from autotune.load import driver, records
 from autotune.load.driver import raw_path, run_load, worker_count
 from autotune.load.records import CANCELLED, FAILED, OK
 from autotune.load.reduce import reduce
 from autotune.load.spec import LoadSpec, Progress, WorkerSpec
 from autotune.study.file import Objective, Workload
-from tests.load.conftest import Script, Server, event, full, good_reply
+from tests.load.conftest import Script, Server, Step, event, full, good_reply
 
 Serve = Callable[[Script], Server]
 
@@ -111,6 +114,28 @@ def test_the_caller_can_stop_a_load(serve: Serve, tmp_path: Path) -> None:
     assert raw.meta.duration_s < 30
 
 
+@pytest.mark.parametrize("asked", [0, 2, 6], ids=["nothing started", "some started", "all started"])
+def test_a_load_can_be_stopped_before_it_begins(
+    serve: Serve, tmp_path: Path, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers that start, or prepare long prompts, are not waited for, and nothing is left of them."""
+    monkeypatch.setattr(driver, "_worker_process", lambda: sleeper(started))
+    started: list[subprocess.Popen[bytes]] = []
+    left = [None] * asked
+    raw = run_load(spec(serve(good_reply), tmp_path, workers=3), should_stop=lambda: left.pop() if left else "enough")
+    assert (raw.meta.ended, len(raw.requests)) == ("enough", 0)
+    assert len(started) == min(asked, 3)
+    assert all(process.returncode == -signal.SIGKILL for process in started)
+    assert reduce(raw, Workload(concurrency=3), Objective()).requests_completed == 0
+    assert records.load(raw_path(tmp_path, "0")).meta == raw.meta
+
+
+def sleeper(started: list[subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+    """A worker that never gets ready."""
+    started.append(subprocess.Popen(["sleep", "1000"], stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+    return started[-1]
+
+
 def test_a_stalled_server_is_seen(serve: Serve, tmp_path: Path) -> None:
     """When tokens stop, the silence grows in the progress, so that the caller can end the load."""
     server = serve(lambda head, body: [60.0])
@@ -140,6 +165,24 @@ def test_failures_are_recorded_with_their_reason(serve: Serve, tmp_path: Path, s
     assert len(raw.requests) == 6
     assert raw.meta.reasons[int(raw.requests["reason"][0])].startswith(reason)
     assert reduce(raw, Workload(concurrency=3), Objective()).requests_failed == 6
+
+
+@pytest.mark.parametrize("count", [2**32 - 1, 2**70])
+def test_an_absurd_count_fails_its_request_alone(serve: Serve, tmp_path: Path, count: int) -> None:
+    """A server that states more tokens than a record can hold breaks neither the load nor the other requests."""
+    asked = itertools.count()
+
+    stated = dict.fromkeys(("completion_tokens", "prompt_tokens", "cached_tokens"), count)
+    reply = json.dumps({"meta_info": {**stated, "finish_reason": "stop"}}).encode()
+
+    def once(head: bytes, body: dict[str, Any]) -> list[Step]:
+        return [full(200, reply)] if next(asked) == 2 else good_reply(head, body)
+
+    raw = run_load(spec(serve(once), tmp_path, requests=6, stream=False))
+    assert (raw.requests["state"] == OK).sum() == 5
+    (failed,) = raw.requests[raw.requests["state"] == FAILED]
+    assert (failed["prompt_tokens"], failed["output_tokens"], failed["cached_tokens"]) == (0, 0, 0)
+    assert raw.meta.reasons[1].startswith("usage states")
 
 
 def test_a_server_that_is_gone_ends_the_load_as_failing(serve: Serve, tmp_path: Path) -> None:
@@ -229,6 +272,8 @@ def test_a_load_that_sends_nothing_is_refused(tmp_path: Path, workload: Workload
         (Workload(concurrency=2048), 2, 2),
         (Workload(concurrency=2048, stream=False), 8, 1),
         (Workload(concurrency=4, workers=3), 8, 3),
+        (Workload(concurrency=4, workers=1024), 8, 4),
+        (Workload(arrival="open", request_rate=5.0, workers=3), 8, 3),
         (Workload(arrival="open", request_rate=5.0), 8, 1),
     ],
 )

@@ -179,6 +179,15 @@ def test_a_short_window_is_refused_unless_it_was_stopped() -> None:
     assert not found(stopped)["window"].fatal
 
 
+@pytest.mark.parametrize(("ended", "remedy"), [("max_s", "raise workload."), ("requests", "send more requests")])
+def test_what_makes_a_load_longer(ended: str, remedy: str) -> None:
+    """A load of fixed size is not made longer by a limit of time."""
+    for seconds in (0.3, 2.0):
+        raw = closed_loop(Plan(seconds=seconds))
+        raw = msgspec.structs.replace(raw, meta=msgspec.structs.replace(raw.meta, ended=ended))
+        assert remedy in found(raw)["window"].message
+
+
 def test_too_few_requests_are_refused() -> None:
     """A window in which hardly a request completed says little."""
     raw = closed_loop(Plan(concurrency=2, tokens=200, seconds=17.0, jitter=0.0))

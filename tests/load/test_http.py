@@ -188,6 +188,7 @@ def test_urls() -> None:
     assert (target.host, target.port, target.tls, target.prefix) == ("gpu", 8000, False, "/v0")
     assert parse_target("https://gpu").port == 443
     assert request_head(target, "/generate", "").startswith(b"POST /v0/generate ")
-    for bad in ("gpu:8000", "ftp://gpu", "", "http://[::1", "http://gpu:99999", "http://gpu:x"):
+    unnamed = ("http://a..b:1", f"http://{'a' * 300}:1", "http://gpu:1\n", "http://gpu:1/a b", "http://gpu\x00:1")
+    for bad in ("gpu:8000", "ftp://gpu", "", "http://[::1", "http://gpu:99999", "http://gpu:x", *unnamed):
         with pytest.raises(InputError, match="http://HOST:PORT"):
             parse_target(bad)

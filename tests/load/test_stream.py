@@ -3,12 +3,14 @@
 import itertools
 import json
 import re
+import tracemalloc
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from autotune.load import stream as streams
 from autotune.load.stream import EventReader, Reply, new_reply
 from tests.load.conftest import event, native
 
@@ -203,3 +205,56 @@ def test_token_ids_may_come_piece_by_piece(last: tuple[int, int]) -> None:
         play(reply, event(carrying(3, 3, False)), event(carrying(3, 6, False)), event(carrying(ids, stated, True)))
         == ""
     )
+
+
+ABSURD = [2**32 - 1, 2**63 - 1, 2**70, -(2**62), 10**400]
+
+
+@pytest.mark.parametrize("count", ABSURD, ids=["32 bits", "63 bits", "71 bits", "negative", "400 digits"])
+@pytest.mark.parametrize("name", ["prompt_tokens", "completion_tokens", "cached_tokens"])
+@pytest.mark.parametrize("route", ["generate", "completions", "chat"])
+def test_counts_that_no_request_can_have(route: str, name: str, count: int) -> None:
+    """Such a reply has failed and says why; what is recorded of it fits the record."""
+    stated = {"prompt_tokens": 4, "completion_tokens": 2, "cached_tokens": 0, name: count}
+    if route == "generate":
+        data: dict[str, Any] = {"meta_info": {**stated, "finish_reason": {"type": "length"}}}
+    else:
+        details = {"cached_tokens": stated["cached_tokens"]}
+        choice = {"text": "a", "delta": {"content": "a"}, "finish_reason": "length"}
+        data = {"choices": [choice], "usage": {**stated, "prompt_tokens_details": details}}
+    reply = new_reply(route, 2, True)
+    reason = play(reply, event(json.dumps(data).encode()))
+    what = {"prompt_tokens": "prompt", "completion_tokens": "output", "cached_tokens": "cached"}[name]
+    assert re.fullmatch(rf"usage states (-?\d+|2\*\*\d+ or more) {what} tokens", reason), reason
+    kept = (reply.tokens or 0, reply.prompt_tokens, reply.cached_tokens, reply.received, *reply.totals)
+    assert all(0 <= number <= 4 for number in kept)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"meta_info": {"completion_tokens": 2, "finish_reason": "length"}, "output_ids": "none"}',
+        b'{"error": ' + b"[" * 100_000,
+        b'{"meta_info": {"completion_tokens": ' + b"9" * 5000,
+    ],
+    ids=["ids of another type", "deep", "long number"],
+)
+@pytest.mark.parametrize("route", ["generate", "completions"])
+def test_any_message_is_read_or_a_failure(route: str, data: bytes) -> None:
+    """Whatever a server says, it fails that request alone."""
+    assert play(new_reply(route, 2, True), event(data)) != ""
+
+
+@pytest.mark.parametrize(("status", "stream"), [(200, True), (200, False), (500, True)])
+def test_a_reply_without_end_is_not_kept(status: int, stream: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is beyond the longest message is thrown away, and the request has failed."""
+    monkeypatch.setattr(streams, "LONGEST", 1000)
+    reply = new_reply("generate", 2, stream)
+    reply.status = status
+    tracemalloc.start()
+    for _ in range(1000):
+        reply.feed(bytes(1000), 1.0)
+    kept = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert kept < 100_000
+    assert reply.finish(1.0) != ""

@@ -54,7 +54,7 @@ def test_a_listener_on_all_addresses_takes_the_port_too() -> None:
         assert not is_free("127.0.0.1", server.getsockname()[1])
 
 
-@pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
+@pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid", "a..b", "a" * 300])
 def test_a_host_of_another_machine_is_an_input_error(host: str) -> None:
     """The study names an address that this machine does not have."""
     with pytest.raises(InputError, match=r"engine\.host"):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from autotune.errors import InputError
 from autotune.study.file import Study
 from autotune.study.load import load_study, parse_study, study_of
-from autotune.study.rules import SPANS, Known, Problem, parse_duration
+from autotune.study.rules import SPANS, Known, Problem, Span, parse_duration
 
 MINIMAL = """
 name = "night"
@@ -122,6 +123,9 @@ def test_wrong_keys_and_types_are_named(key: str, value: Any, words: str) -> Non
         ("notify.command", ["", "x"], "notify.command: begins with an empty word"),
         ("notify.timeout_s", 0, "notify.timeout_s: 0 is out of range"),
         ("engine.host", " ", "engine.host: is empty"),
+        ("engine.host", "a..b", "engine.host: 'a..b' names no host; give an address, such as 127.0.0.1"),
+        ("engine.host", "a" * 300, "names no host"),
+        ("engine.host", "127.0.0.1\n", "names no host"),
         ("workload.concurrency", 0, 'workload.concurrency: is missing; arrival = "closed" needs'),
         ("workload.arrival", "open", "workload.request_rate: is missing"),
         ("workload.request_rate", 4.0, "workload.request_rate: is not used by a closed loop"),
@@ -205,6 +209,38 @@ def test_every_span_names_a_number_of_the_study() -> None:
         for part in span.key.split("."):
             value = getattr(value, part)
         assert value is None or isinstance(value, int | float)
+        assert span.low < span.high < math.inf
+
+
+def numbers(value: Any, place: str = "") -> Iterator[str]:
+    """The keys of all numbers below a value."""
+    for field in value.__struct_fields__:
+        inner = getattr(value, field)
+        if isinstance(inner, msgspec.Struct):
+            yield from numbers(inner, f"{place}{field}.")
+        elif isinstance(inner, int | float) and not isinstance(inner, bool):
+            yield f"{place}{field}"
+
+
+def test_every_number_of_the_study_has_a_span() -> None:
+    """None is too large or too small for what is done with it later; the seed has a rule of its own."""
+    assert set(numbers(study_of(base(), Known()))) - {span.key for span in SPANS} == {"seed"}
+
+
+@pytest.mark.parametrize("span", SPANS, ids=lambda span: span.key)
+def test_a_number_without_measure_is_refused(span: Span) -> None:
+    """One clear error names the key and the span."""
+    for value in (1e300, -1e300):
+        with pytest.raises(Problem, match=rf"^{span.key}: .* is out of range; give a number "):
+            span.check(study_with(span.key, value))
+
+
+def study_with(key: str, value: float) -> Study:
+    """A study with this value in this place, whatever its type."""
+    section, name = key.split(".")
+    study = study_of(base(), Known())
+    part = msgspec.structs.replace(getattr(study, section), **{name: value})
+    return msgspec.structs.replace(study, **{section: part})
 
 
 @pytest.mark.parametrize(
