@@ -16,9 +16,10 @@ from autotune.report.facts import Confirmed, Facts
 from autotune.rig import now_text
 from autotune.search.region import Region
 from autotune.standing import baseline_of
-from autotune.study.atomic import make_private_folder, write_atomic
+from autotune.study.atomic import make_private_folder
 from autotune.study.lock import holder
 from autotune.study.manifest import Manifest
+from autotune.study.output import write_output
 from autotune.study.record import Records, read_record
 from autotune.values import LaunchPlan
 
@@ -67,9 +68,9 @@ def default_page(brief: Brief) -> Path:
 
 
 def write_page(path: Path, text: str) -> Path:
-    """Write a page or a table, atomically, its folder made where it is missing. Raises NightStopped."""
+    """Write a page or a table, its folder made where it is missing. Raises NightStopped."""
     make_private_folder(path.absolute().parent)
-    write_atomic(path, text.encode(), PAGE_MODE)
+    write_output(path, text.encode(), PAGE_MODE)
     return path
 
 

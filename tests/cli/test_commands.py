@@ -120,6 +120,19 @@ def test_export_to_where_nothing_can_be_written(study: Path, run: Run, tmp_path:
     assert str(tmp_path / target) in err
 
 
+@pytest.mark.parametrize("options", [("export", "-o"), ("report", "--html"), ("report", "--csv")])
+@pytest.mark.parametrize("name", ["study.toml", "short/manifest.json"])
+def test_the_study_is_never_written_over(study: Path, run: Run, options: tuple[str, str], name: str) -> None:
+    """Exit code 2, and the file is as it was."""
+    command, option = options
+    path = study.parent / name
+    before = path.read_bytes()
+    code, out, err = run(command, study, option, path)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert str(path) in err
+    assert path.read_bytes() == before
+
+
 @pytest.mark.parametrize("command", ["resume", "confirm"])
 def test_what_continues_never_starts_a_study(tmp_path: Path, run: Run, command: str) -> None:
     """Nothing to resume or confirm: exit code 2, the command that starts, and no folder."""
