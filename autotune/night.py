@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 import autotune
-from autotune.aftermath import settle_cut_off
+from autotune.aftermath import left_servers, settle_cut_off
 from autotune.brief import Brief, expected_kv, read_brief
 from autotune.choosing import Judge, strategy
 from autotune.errors import InputError
@@ -32,7 +32,6 @@ from autotune.server.gpu import FileGpu, GpuProbe, NoGpu
 from autotune.server.host import raise_descriptor_limit
 from autotune.server.nvml import find_gpu
 from autotune.server.outside import reap_everywhere
-from autotune.server.process import ServerIdentity
 from autotune.server.stop import StopLimits
 from autotune.sim.flags import pretended_gpu
 from autotune.space.bounds import derive_bounds
@@ -215,7 +214,7 @@ def study_id(folder: StudyFolder, manifest: Manifest) -> str:
 
 def clean_up(brief: Brief, manifest: Manifest, say: Listener, waiting: Waiting) -> None:
     """Stop what a killed tuner left running, and nothing else. Hold the lock."""
-    identities = _orphans(Records(brief.folder), say)
+    identities = left_servers(Records(brief.folder), say)
 
     def hurry() -> bool:
         return waiting.cancel.reason() is not None
@@ -227,17 +226,6 @@ def clean_up(brief: Brief, manifest: Manifest, say: Listener, waiting: Waiting) 
         say(Note(text=f"stopped {report.terminated} processes that an earlier tuner had left", level="warning"))
     if report.survivors:
         say(Note(text=f"could not stop {', '.join(report.survivors)}", level="warning"))
-
-
-def _orphans(records: Records, say: Listener) -> list[ServerIdentity]:
-    """Servers of unsettled trials whose tuner is gone: in a copy of a study's folder, the original's may still run."""
-    files = {begun.number: records.trial(begun.number).identity for begun in records.interrupted()}
-    found = {number: seen for number, path in files.items() if (seen := read_record(path, ServerIdentity))}
-    spared = {number: seen for number, seen in found.items() if seen.has_other_tuner()}
-    for number, seen in spared.items():
-        text = f"the server of trial {number} (pid {seen.pid}) is left alone: its tuner (pid {seen.tuner_pid}) still runs"
-        say(Note(text=f"{text}; this folder seems to be a copy", level="warning"))
-    return [seen for number, seen in found.items() if number not in spared]
 
 
 def _rig(brief: Brief, manifest: Manifest, say: Listener, waiting: Waiting) -> Rig:
