@@ -14,7 +14,8 @@ import pytest
 from autotune.brief import read_brief
 from autotune.errors import InputError, StudyLocked
 from autotune.events import Event, Note
-from autotune.night import clean_up, open_night, resolve, study_id, write_manifest
+from autotune.night import clean_up, open_night
+from autotune.sameness import resolve, study_id, write_manifest
 from autotune.server.cancel import Waiting
 from autotune.server.process import ServerIdentity
 from autotune.server.proctable import MARK_NAME, boot_id, read_row

@@ -10,7 +10,7 @@ import pytest
 
 from autotune.brief import read_brief
 from autotune.errors import InputError
-from autotune.night import resolve
+from autotune.sameness import resolve
 from autotune.study.record import read_record
 from autotune.study.transfer import Transfer, Trust
 from autotune.transferring import source_folder, taken_over

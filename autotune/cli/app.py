@@ -22,9 +22,10 @@ from autotune.doctor import examine
 from autotune.errors import InputError
 from autotune.export import FORMATS
 from autotune.exporting import export_best
-from autotune.night import open_night, resolve
+from autotune.night import open_night
 from autotune.overview import overview
 from autotune.planning import plan_night
+from autotune.sameness import resolve
 from autotune.server.cancel import Waiting
 from autotune.space.plan_text import lines as plan_lines
 from autotune.tune import tune as run_night

@@ -11,7 +11,7 @@ from autotune.brief import read_brief
 from autotune.cli.arguments import StudyFile
 from autotune.cli.watching import follow
 from autotune.errors import InputError, NightStopped
-from autotune.night import resolve
+from autotune.sameness import resolve
 from autotune.study.output import check_output
 
 
