@@ -9,7 +9,7 @@ import msgspec
 
 from autotune.diagnosis.case import Facts
 from autotune.diagnosis.diagnose import diagnose
-from autotune.errors import InputError
+from autotune.errors import InputError, refuse_endless, unreadable
 from autotune.values import Diagnosis
 
 _CHUNK = 1 << 20
@@ -64,13 +64,12 @@ def _decoded(path: Path) -> Iterator[str] | Iterator[bytes]:
 
 
 def diagnose_file(path: Path | str, facts: Facts) -> Diagnosis:
-    """Diagnose the log at ``path``. Raises InputError when it is missing, a folder or not readable."""
+    """Diagnose the log at ``path``, a file or a pipe. Raises InputError where there is none or it cannot be read."""
     path = Path(path)
-    if path.is_dir():
-        raise InputError(f"{path}: is a folder; give the log file itself")
     try:
+        refuse_endless(path, "the log file itself")
         return diagnose(_decoded(path), facts)
     except FileNotFoundError:
         raise InputError(f"{path}: no such log; check the path") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check its permissions") from None
+        raise InputError(unreadable(path, error)) from None

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
-from autotune.errors import InputError
+from autotune.errors import InputError, unreadable
 from autotune.study.atomic import make_private_folder, write_atomic, writing
 from autotune.study.folder import StudyFolder, TrialFolder
 from autotune.study.manifest import Manifest
@@ -182,8 +182,10 @@ def read_record(path: Path, shape: type[T]) -> T | None:
         return None
     except NotADirectoryError:
         raise InputError(f"{path}: a file is in the place of its folder; move it away") from None
+    except IsADirectoryError:
+        raise InputError(f"{path}: a folder is in the place of this file; `autotune repair` sets it aside") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
+        raise InputError(unreadable(path, error)) from None
     try:
         return msgspec.json.decode(data, type=shape)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
