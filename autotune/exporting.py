@@ -17,6 +17,7 @@ from autotune.export import render
 from autotune.export.bundle import ExportBundle, Provenance
 from autotune.export.container import gpus_of
 from autotune.promising import promise_of
+from autotune.sameness import changed_since
 from autotune.standing import baseline_of, score_of
 from autotune.study.atomic import write_atomic
 from autotune.study.file import Workload
@@ -129,6 +130,7 @@ def provenance(
         score=f"{study.objective.metric} {score.value:,.1f} +- {score.stderr:,.1f} within one start",
         ranked=_ranked(best, results),
         confirmed_gain=confirmation.sentence if confirmation else "",
+        changed=changed_since(brief),
     )
 
 

@@ -14,7 +14,7 @@ from autotune.fleet.board import require_idle
 from autotune.night import clean_up, derive_region
 from autotune.occupancy import Machine, machine_file
 from autotune.rig import now_text
-from autotune.sameness import changes, not_the_same, resolve, write_manifest
+from autotune.sameness import found_facts, not_the_same, resolve, write_manifest
 from autotune.search.region import Region
 from autotune.search.searcher import Searcher, repair_storage
 from autotune.server.cancel import Waiting
@@ -22,7 +22,7 @@ from autotune.server.process import ServerIdentity
 from autotune.standing import baseline_of, settled
 from autotune.study.folder import StudyFolder
 from autotune.study.lock import study_lock
-from autotune.study.manifest import Manifest
+from autotune.study.manifest import Manifest, differences, fingerprint
 from autotune.study.record import Records, quarantine, read_record, write_record
 from autotune.study.repair import set_aside_damaged_records
 from autotune.values import Measured, Value
@@ -55,7 +55,9 @@ def repair(brief: Brief) -> Repaired:
         if (database := repair_storage(folder.database)) is not None:
             aside.append(database)
         manifest = write_manifest(brief)
-        if changed := changes(brief):  # bounds must not follow from a file that measured nothing
+        if changed := differences(
+            manifest.fingerprint, fingerprint(brief.study, found_facts(brief))
+        ):  # bounds must not follow from a file that measured nothing
             raise not_the_same(brief, changed)
         clean_up(brief, manifest, lambda _: None, Waiting())
         # What became of a trial of a shared study is the board's to say: the next worker of this folder asks it.

@@ -14,6 +14,7 @@ from autotune.choosing import Judge
 from autotune.confirmation import latest_folder, read_confirmation
 from autotune.report.facts import Confirmed, Facts
 from autotune.rig import now_text
+from autotune.sameness import changed_since
 from autotune.search.region import Region
 from autotune.standing import baseline_of
 from autotune.study.atomic import make_private_folder
@@ -55,6 +56,7 @@ def gather(brief: Brief, page: Path | None = None) -> Facts:
         command=_command(records.plan(chosen.number)) if chosen else "",
         confirmed=_confirmed(brief),
         running=holder(folder.lock) is not None,
+        changed=changed_since(brief),
         logs={
             r.number: Path(os.path.relpath(log, place)).as_posix()
             for r in results

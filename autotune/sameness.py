@@ -85,10 +85,15 @@ def not_the_same(brief: Brief, changed: Sequence[str]) -> InputError:
     )
 
 
-def changes(brief: Brief) -> list[str]:
-    """In what the study file differs from what was measured; empty for a study that has not begun."""
+def changed_since(brief: Brief) -> str:
+    """In what study and engine differ from what was measured, in a sentence; empty where they do not.
+
+    For those who only look, perhaps on another machine: GPUs are not asked for.
+    """
     known = Records(brief.folder).manifest()
-    return differences(known.fingerprint, fingerprint(brief.study, found_facts(brief))) if known else []
+    facts = {"engine_version": brief.version}
+    changed = differences(known.fingerprint, fingerprint(brief.study, facts)) if known else []
+    return f"the study has changed since this was measured: {'; '.join(changed)}" if changed else ""
 
 
 def _renamed(brief: Brief, name: str) -> Brief:

@@ -133,6 +133,25 @@ def test_the_study_is_never_written_over(study: Path, run: Run, options: tuple[s
     assert path.read_bytes() == before
 
 
+def test_a_file_that_was_edited_since_is_told(study: Path, run: Run) -> None:
+    """``tune`` refuses; who looks at the results learns in one line that the file is no longer theirs."""
+    said = "the study has changed since this was measured"
+    for command in ("status", "report", "export", "watch"):
+        assert said not in "".join(run(command, study)[1:])
+    study.write_text(study.read_text().replace("output_tokens = 8", "output_tokens = 16"))
+    line = f"{said}: workload.output_tokens: 8 -> 16"
+    root = study.parent / "short"
+    for command, written in (("status", None), ("report", "report/index.html"), ("export", "launch-best.sh")):
+        code, out, err = run(command, study)
+        assert code == 0
+        assert (out + err).count(line) == 1
+        assert written is None or said.removeprefix("the") in (root / written).read_text()
+    assert json.loads(run("status", study, "--json").out)["changed"] == line
+    assert said in run("watch", study, "--once").out
+    assert run("export", study, "--format", "args").out.strip() == str(root / "launch-best.args")
+    assert run("tune", study).code == 2
+
+
 @pytest.mark.parametrize("command", ["resume", "confirm"])
 def test_what_continues_never_starts_a_study(tmp_path: Path, run: Run, command: str) -> None:
     """Nothing to resume or confirm: exit code 2, the command that starts, and no folder."""
