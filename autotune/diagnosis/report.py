@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -41,26 +42,30 @@ def as_text(found: Diagnosis) -> str:
     return "\n".join(lines)
 
 
-def _lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file of any size and any content: a line without end is cut, not collected."""
-    with path.open("rb") as file:
+def _lines(file: BinaryIO, chunk: bytes) -> Iterator[bytes]:
+    """The lines of ``chunk`` and what follows it, of any size and content: a line without end is cut, not collected."""
+    with file:
         rest = b""
-        while chunk := file.read(_CHUNK):
+        while chunk:
             *whole, rest = (rest + chunk).split(b"\n")
             yield from whole
             if len(rest) > _MAX_LINE:
                 yield rest
                 rest = b""
+            chunk = file.read(_CHUNK)
         if rest:
             yield rest
 
 
 def _decoded(path: Path) -> Iterator[str] | Iterator[bytes]:
-    """PowerShell writes redirected output as UTF-16; everything else is taken as UTF-8."""
-    with path.open("rb") as file:
-        if file.read(2) in (b"\xff\xfe", b"\xfe\xff"):
-            return iter(path.read_text(encoding="utf-16", errors="replace").split("\n"))
-    return _lines(path)
+    """PowerShell writes redirected output as UTF-16; everything else is taken as UTF-8. A pipe is opened once."""
+    file = path.open("rb")
+    first = file.read(_CHUNK)
+    if first[:2] not in (b"\xff\xfe", b"\xfe\xff"):
+        return _lines(file, first)
+    with file:
+        text = (first + file.read()).decode("utf-16", errors="replace")
+    return iter(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
 
 
 def diagnose_file(path: Path | str, facts: Facts) -> Diagnosis:
