@@ -116,7 +116,7 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
         """Weights over all GPUs, where the study or the model tells."""
         stated = self.study.model.weight_gb
         if stated is not None:
-            return stated * tensor_parallel(self.study)
+            return stated * tensor_parallel(self)
         return weight_gb(self.shape) if self.shape else None
 
 
@@ -233,23 +233,23 @@ def _is_file(path: Path) -> bool:
         raise InputError(unreadable(path, error)) from None
 
 
-def tensor_parallel(study: Study) -> int:
+def tensor_parallel(brief: Brief) -> int:
     """The tensor-parallel size of the base command; 1 where it has none."""
-    text = value_of(study.engine.command, *TP_FLAGS) or "1"
+    text = value_of(brief.study.engine.command, *TP_FLAGS) or "1"
     if not text.isdecimal() or int(text) < 1:
-        raise InputError(f"{study.name}: engine.command: tensor-parallel size {text!r}; write a whole number")
+        raise InputError(f"{brief.path.name}: engine.command: tensor-parallel size {text!r}; write a whole number")
     return int(text)
 
 
-def memory_fraction(study: Study) -> float | None:
+def memory_fraction(brief: Brief) -> float | None:
     """The share of GPU memory that the base command sets; None where it leaves that to the engine."""
-    text = value_of(study.engine.command, *FRACTION_FLAGS)
+    text = value_of(brief.study.engine.command, *FRACTION_FLAGS)
     if text is None:
         return None
     with contextlib.suppress(ValueError):
         if 0 < float(text) <= 1:
             return float(text)
-    raise InputError(f"{study.name}: engine.command: memory fraction {text!r}; write a share such as 0.9")
+    raise InputError(f"{brief.path.name}: engine.command: memory fraction {text!r}; write a share such as 0.9")
 
 
 def expected_kv(brief: Brief, gpu_memory_bytes: int = 0) -> KvCapacity | None:
@@ -263,11 +263,11 @@ def expected_kv(brief: Brief, gpu_memory_bytes: int = 0) -> KvCapacity | None:
     memory_gb = study.model.gpu_memory_gb or gpu_memory_bytes / GIB
     if brief.shape is None or not memory_gb:
         return None
-    tp = tensor_parallel(study)
+    tp = tensor_parallel(brief)
     memory = Memory(
         gpu_memory_gb=memory_gb,
         weight_gb=study.model.weight_gb or weight_gb(brief.shape, tp),
-        mem_fraction=memory_fraction(study) or automatic_mem_fraction(study.engine.kind, memory_gb, tp),
+        mem_fraction=memory_fraction(brief) or automatic_mem_fraction(study.engine.kind, memory_gb, tp),
         tp=tp,
         kv_dtype=kv_dtype_of(value_of(study.engine.command, "--kv-cache-dtype") or "auto"),
     )

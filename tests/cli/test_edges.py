@@ -94,6 +94,7 @@ def test_output_to_a_full_disk(
         ("[space]", '[space]\nfile = "{long}"', "space.file"),
         ('[model]\nconfig = "', '[model]\nconfig = "nix.json', "model.config"),
         ("[space]", '[space]\nfile = "/"', "space.file"),
+        ('"--sim-noise", "0"', '"--sim-noise", "0", "--tp", "two"', "engine.command"),
         ('["max_running_requests', '["max_runing_requests', "space.parameters"),
     ],
 )
