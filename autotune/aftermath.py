@@ -1,4 +1,4 @@
-"""What a tuner left that was ended from outside: trials to settle, and configurations to leave alone."""
+"""What a tuner left that was ended from outside: servers to end, trials to settle, configurations to leave alone."""
 
 from __future__ import annotations
 
@@ -15,6 +15,19 @@ CUT_OFF = "the tuner was ended before this trial was settled"
 RESTARTED = "the machine was restarted while this trial ran"
 RESTARTS = 2
 """So many restarts of the machine under one configuration are taken for its doing."""
+
+
+def left_servers(records: Records, say: Listener) -> list[ServerIdentity]:
+    """Servers of unsettled trials whose tuner is gone: in a copy of a study's folder, the original's may still run."""
+    files = {begun.number: records.trial(begun.number).identity for begun in records.interrupted()}
+    found = {number: seen for number, path in files.items() if (seen := read_record(path, ServerIdentity))}
+    spared = {number: seen for number, seen in found.items() if seen.has_other_tuner()}
+    for number, seen in spared.items():
+        text = (
+            f"the server of trial {number} (pid {seen.pid}) is left alone: its tuner (pid {seen.tuner_pid}) still runs"
+        )
+        say(Note(text=f"{text}; this folder seems to be a copy", level="warning"))
+    return [seen for number, seen in found.items() if number not in spared]
 
 
 def settle_cut_off(records: Records, say: Listener) -> None:

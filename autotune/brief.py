@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,7 @@ from autotune.engines.base import Engine
 from autotune.engines.flags import FlagFact, Question, inspect_flags
 from autotune.engines.inspect import Installed, find_engine
 from autotune.engines.told import require_names
-from autotune.errors import InputError
+from autotune.errors import InputError, unreadable
 from autotune.load.dataset.lengths import workload_lengths
 from autotune.load.dataset.read import read_dataset
 from autotune.load.dataset.stored import Dataset
@@ -115,7 +116,7 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
         """Weights over all GPUs, where the study or the model tells."""
         stated = self.study.model.weight_gb
         if stated is not None:
-            return stated * tensor_parallel(self.study)
+            return stated * tensor_parallel(self)
         return weight_gb(self.shape) if self.shape else None
 
 
@@ -136,11 +137,12 @@ def read_brief(path: Path, name: str = "") -> Brief:
     speaker = engine(study.engine.kind).for_study(study)
     if not study.space.file and study.engine.kind == "command":
         raise InputError(f"{path.name}: space.file is missing; the engine 'command' has no search space of its own")
-    space = load_space(study.space.file or study.engine.kind, beside=path)
+    space = _space(study, path)
     require_names(study.engine, space.names())
     installed = find_engine(study.engine, os.environ)
     space = with_defaults(space, _set_by_command(space, study, installed.version or study.engine.version))
     folder = _folder(path, study.name)
+    _require_text(folder, path)
     brief = Brief(
         path=path,
         study=study,
@@ -148,7 +150,7 @@ def read_brief(path: Path, name: str = "") -> Brief:
         engine=speaker,
         space=space,
         installed=installed,
-        facts=_facts(space, study, installed),
+        facts=_facts(space, study, installed, path),
         shape=_shape(study, path),
         dataset=read_dataset(study.workload, path, study.model.path, folder.dataset),
     )
@@ -164,10 +166,35 @@ def _folder(path: Path, name: str) -> StudyFolder:
     return StudyFolder.beside(path, name)
 
 
-def _facts(space: Space, study: Study, installed: Installed) -> dict[str, FlagFact]:
+def _require_text(folder: StudyFolder, path: Path) -> None:
+    """Records, events and scripts are UTF-8, and name the study's folder. Raises InputError where it is none."""
+    try:
+        str(folder.root).encode()
+    except UnicodeEncodeError:
+        shown = os.fsencode(path.absolute().parent).decode(errors="replace")
+        raise InputError(f"{path.name}: the name of its folder {shown} is not UTF-8; rename the folder") from None
+
+
+def _space(study: Study, path: Path) -> Space:
+    if not study.space.file:
+        return load_space(study.engine.kind, beside=path)
+    with _at(f"{path.name}: space.file"):
+        return load_space(study.space.file, beside=path)
+
+
+@contextlib.contextmanager
+def _at(where: str) -> Iterator[None]:
+    """Errors inside are told with the file and the key that led there."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def _facts(space: Space, study: Study, installed: Installed, path: Path) -> dict[str, FlagFact]:
     names = study.space.parameters or [p.name for p in space.parameters if p.on_by_default]
     version = installed.version or study.engine.version
-    asked = [space.get(name, f"{study.name}: space.parameters") for name in names]
+    asked = [space.get(name, f"{path.name}: space.parameters") for name in names]
     questions = [Question(flag=p.flag_for(version), read_by=p.read_by) for p in asked]
     return {p.name: fact for p, fact in zip(asked, inspect_flags(installed, questions), strict=True)}
 
@@ -192,28 +219,37 @@ def _parsed(parameter: Parameter, text: str) -> ParamValue | None:
 def _shape(study: Study, path: Path) -> ModelShape | None:
     """From the model's own folder where it is on this machine, else from the config that the study names."""
     own = Path(study.model.path) / "config.json"
-    if study.model.path and own.is_file():
-        return load_model_shape(str(own), beside=path)
-    return load_model_shape(study.model.config, beside=path) if study.model.config else None
+    with _at(f"{path.name}: model.path"):
+        if study.model.path and _is_file(own):
+            return load_model_shape(str(own), beside=path)
+    with _at(f"{path.name}: model.config"):
+        return load_model_shape(study.model.config, beside=path) if study.model.config else None
 
 
-def tensor_parallel(study: Study) -> int:
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise InputError(unreadable(path, error)) from None
+
+
+def tensor_parallel(brief: Brief) -> int:
     """The tensor-parallel size of the base command; 1 where it has none."""
-    text = value_of(study.engine.command, *TP_FLAGS) or "1"
+    text = value_of(brief.study.engine.command, *TP_FLAGS) or "1"
     if not text.isdecimal() or int(text) < 1:
-        raise InputError(f"{study.name}: engine.command: tensor-parallel size {text!r}; write a whole number")
+        raise InputError(f"{brief.path.name}: engine.command: tensor-parallel size {text!r}; write a whole number")
     return int(text)
 
 
-def memory_fraction(study: Study) -> float | None:
+def memory_fraction(brief: Brief) -> float | None:
     """The share of GPU memory that the base command sets; None where it leaves that to the engine."""
-    text = value_of(study.engine.command, *FRACTION_FLAGS)
+    text = value_of(brief.study.engine.command, *FRACTION_FLAGS)
     if text is None:
         return None
     with contextlib.suppress(ValueError):
         if 0 < float(text) <= 1:
             return float(text)
-    raise InputError(f"{study.name}: engine.command: memory fraction {text!r}; write a share such as 0.9")
+    raise InputError(f"{brief.path.name}: engine.command: memory fraction {text!r}; write a share such as 0.9")
 
 
 def expected_kv(brief: Brief, gpu_memory_bytes: int = 0) -> KvCapacity | None:
@@ -227,11 +263,11 @@ def expected_kv(brief: Brief, gpu_memory_bytes: int = 0) -> KvCapacity | None:
     memory_gb = study.model.gpu_memory_gb or gpu_memory_bytes / GIB
     if brief.shape is None or not memory_gb:
         return None
-    tp = tensor_parallel(study)
+    tp = tensor_parallel(brief)
     memory = Memory(
         gpu_memory_gb=memory_gb,
         weight_gb=study.model.weight_gb or weight_gb(brief.shape, tp),
-        mem_fraction=memory_fraction(study) or automatic_mem_fraction(study.engine.kind, memory_gb, tp),
+        mem_fraction=memory_fraction(brief) or automatic_mem_fraction(study.engine.kind, memory_gb, tp),
         tp=tp,
         kv_dtype=kv_dtype_of(value_of(study.engine.command, "--kv-cache-dtype") or "auto"),
         parameter=brief.space.memory_fraction(),

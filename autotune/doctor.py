@@ -14,7 +14,7 @@ from autotune.errors import AutotuneError
 from autotune.load.dataset.lengths import mean_tokens
 from autotune.load.dataset.times import span_s
 from autotune.load.selftest import Headroom, self_test
-from autotune.night import gpu_of
+from autotune.sameness import gpu_of
 from autotune.server.host import free_bytes, process_headroom
 from autotune.space.kv import GIB
 from autotune.study.file import Workload

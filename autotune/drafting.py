@@ -14,7 +14,7 @@ import msgspec
 
 from autotune.brief import known_names
 from autotune.engines.inspect import find_engine
-from autotune.errors import InputError
+from autotune.errors import InputError, refuse_endless
 from autotune.intake.bench import Load, is_result, latest, load_of, read_rows
 from autotune.intake.draft import Draft, Gathered, Seen, Wish, draft, known_engine
 from autotune.intake.remark import Remark
@@ -41,6 +41,8 @@ STARTS: tuple[tuple[str, tuple[str, ...]], ...] = (
 _MODEL_PLACES = ("models", "/models", "/data/models")
 _MOST_MODELS = 20
 _READABLE = 0o666
+_MOST_BYTES = 512 << 20
+WANTED = "a launch script, or the JSON of a load generator"
 
 
 def survey(environ: Mapping[str, str] | None = None, gpu: GpuProbe | None = None) -> Seen:
@@ -181,9 +183,14 @@ class _Found:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        refuse_endless(path, WANTED)
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise InputError(f"{path}: is larger than {_MOST_BYTES >> 20} MB; give {WANTED}")
+        return data.decode("utf-8")
     except UnicodeDecodeError:
-        raise InputError(f"{path}: is not text; give a launch script, or the JSON of a load generator") from None
+        raise InputError(f"{path}: is not text; give {WANTED}") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a path"
         raise InputError(f"{path}: cannot be read ({reason}); check the path given to --from") from None

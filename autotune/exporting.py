@@ -17,10 +17,12 @@ from autotune.export import render
 from autotune.export.bundle import ExportBundle, Provenance
 from autotune.export.container import gpus_of
 from autotune.promising import promise_of
+from autotune.sameness import changed_since
 from autotune.standing import baseline_of, score_of
 from autotune.study.atomic import write_atomic
 from autotune.study.file import Workload
 from autotune.study.manifest import Manifest
+from autotune.study.output import check_output, write_output
 from autotune.study.record import Records, read_record
 from autotune.values import Config, LaunchPlan, Measured, TrialResult
 from autotune.wrappers import place
@@ -46,10 +48,11 @@ def export_best(brief: Brief, output: Path | None = None, fmt: str = "bash", ima
     if bundle is None:
         return None
     path = output or brief.folder.launch_script.with_suffix(SUFFIXES.get(fmt, ".sh"))
-    if path.is_dir():
-        raise InputError(f"{path}: is a folder; give the name of a file")
+    check_output(path, brief.path, brief.folder)
+    # A night that writes its own script follows no link and waits for no pipe.
+    write = write_atomic if output is None else write_output
     try:
-        write_atomic(path, render(fmt, bundle).encode(), EXECUTABLE if fmt == "bash" else READABLE)
+        write(path, render(fmt, bundle).encode(), EXECUTABLE if fmt == "bash" else READABLE)
     except NightStopped as error:
         raise InputError(str(error)) from error
     return path
@@ -127,6 +130,7 @@ def provenance(
         score=f"{study.objective.metric} {score.value:,.1f} +- {score.stderr:,.1f} within one start",
         ranked=_ranked(best, results),
         confirmed_gain=confirmation.sentence if confirmation else "",
+        changed=changed_since(brief),
     )
 
 

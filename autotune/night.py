@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
-import autotune
-from autotune.aftermath import settle_cut_off
-from autotune.brief import Brief, expected_kv, read_brief
+from autotune.aftermath import left_servers, settle_cut_off
+from autotune.brief import Brief, expected_kv
 from autotune.choosing import Judge, strategy
-from autotune.errors import InputError
 from autotune.events import Event, Listener, LoadProgress, Note
 from autotune.fleet.board import refuse_shared
 from autotune.fleet.crew import in_slot, slots_of
@@ -24,29 +20,25 @@ from autotune.load.gates import GateLimits
 from autotune.notify import heralded
 from autotune.occupancy import gpu_baseline
 from autotune.rig import Rig, now_text
+from autotune.sameness import gpu_of, study_id, write_manifest
 from autotune.search.region import Region
 from autotune.search.searcher import Searcher
 from autotune.server.cancel import Waiting
 from autotune.server.clock import BeatingClock
-from autotune.server.gpu import FileGpu, GpuProbe, NoGpu
 from autotune.server.host import raise_descriptor_limit
-from autotune.server.nvml import find_gpu
 from autotune.server.outside import reap_everywhere
-from autotune.server.process import ServerIdentity
 from autotune.server.stop import StopLimits
-from autotune.sim.flags import pretended_gpu
 from autotune.space.bounds import derive_bounds
 from autotune.space.kv import room_of, stated_kv_capacity
 from autotune.study.atomic import append_line
 from autotune.study.file import Study
-from autotune.study.folder import StudyFolder, fresh_name
+from autotune.study.folder import StudyFolder
 from autotune.study.lock import study_lock
-from autotune.study.manifest import Manifest, differences, fingerprint
+from autotune.study.manifest import Manifest
 from autotune.study.record import Records, read_record, write_record
 from autotune.study.transfer import Transfer
 from autotune.transferring import keep, taken_over
 from autotune.values import Effective
-from autotune.wrappers import gpu_choice, is_here
 
 SPARE_DESCRIPTORS = 256
 GATES = GateLimits()
@@ -97,60 +89,6 @@ def derive_region(brief: Brief, effective: Effective) -> Region:
     return Region(space=brief.space, bounds=derive_bounds(brief.space, brief.bound_inputs(kv)))
 
 
-def found_facts(brief: Brief) -> dict[str, str]:
-    """What was found on this machine and must stay the same in one study."""
-    devices = gpu_of(brief.study).devices()
-    facts = {"engine_version": brief.version, "gpu": ", ".join(sorted({d.name for d in devices}))}
-    return facts | ({"dataset": brief.dataset.facts.digest} if brief.dataset else {})
-
-
-def gpu_of(study: Study) -> GpuProbe:
-    """The GPUs that the server will see, as far as this machine has them; the pretended ones of a simulated server."""
-    wrapper = study.engine.wrapper
-    if not is_here(wrapper):
-        return NoGpu()
-    pretended = pretended_gpu(study.engine.command)
-    if pretended:
-        return FileGpu(*pretended)
-    return find_gpu({**os.environ, **study.engine.env, **gpu_choice(wrapper)})
-
-
-def resolve(brief: Brief, *, force: bool = False, reading: bool = False) -> Brief:
-    """The brief under the name whose folder fits it: the study's own, or one that ``--force`` began (name-2, ...).
-
-    Raises InputError naming the differences where folders exist and none fits; ``force`` takes a fresh name, and
-    ``reading`` the folder that was begun last, since looking at a study changes nothing.
-    """
-    wanted = fingerprint(brief.study, found_facts(brief))
-    parent, name = brief.folder.root.parent, brief.study.name
-    changed: list[str] = []
-    number, candidate = 1, name
-    while (parent / candidate).exists():
-        manifest = read_record(StudyFolder(parent / candidate).manifest, Manifest)
-        if manifest is None:
-            return _renamed(brief, candidate)
-        changed = differences(manifest.fingerprint, wanted)
-        if not changed:
-            return _renamed(brief, candidate)
-        number += 1
-        candidate = f"{name}-{number}"
-    if not changed:
-        return brief
-    if reading:
-        return _renamed(brief, name if number == 2 else f"{name}-{number - 1}")
-    if not force:
-        raise InputError(
-            f"{brief.path.name}: the study has changed since its first night: {'; '.join(changed)}. "
-            f"Change it back to go on, or add --force to begin anew under another name "
-            f"(and --from {brief.path} to start from what was found so far)"
-        )
-    return _renamed(brief, fresh_name(parent, name))
-
-
-def _renamed(brief: Brief, name: str) -> Brief:
-    return brief if name == brief.study.name else read_brief(brief.path, name)
-
-
 @contextlib.contextmanager
 def open_night(
     brief: Brief, say: Listener, waiting: Waiting, source: Path | None = None, cluster: str = ""
@@ -186,39 +124,9 @@ def open_folder(brief: Brief, say: Listener, waiting: Waiting) -> Iterator[Rig]:
         yield _rig(brief, manifest, say, waiting)
 
 
-def write_manifest(brief: Brief) -> Manifest:
-    """The manifest on record; the first time, written. Hold the lock."""
-    if brief.folder.manifest.exists():
-        return manifest_of(brief)
-    manifest = msgspec.structs.replace(manifest_of(brief), created_at=now_text())
-    write_record(brief.folder.manifest, manifest)
-    return manifest
-
-
-def manifest_of(brief: Brief) -> Manifest:
-    """The manifest on record, else that of a study that has not begun, without a time."""
-    known = read_record(brief.folder.manifest, Manifest)
-    if known is not None:
-        return known
-    return Manifest(
-        study=brief.study.name,
-        created_at="",
-        autotune_version=autotune.__version__,
-        fingerprint=fingerprint(brief.study, found_facts(brief)),
-    )
-
-
-def study_id(folder: StudyFolder, manifest: Manifest) -> str:
-    """Marks the processes of this study and of no other on the machine."""
-    told = f"{folder.root}\n{manifest.created_at}".encode()
-    return f"{manifest.study}-{hashlib.sha256(told).hexdigest()[:12]}"
-
-
 def clean_up(brief: Brief, manifest: Manifest, say: Listener, waiting: Waiting) -> None:
     """Stop what a killed tuner left running, and nothing else. Hold the lock."""
-    records = Records(brief.folder)
-    files = [records.trial(begun.number).identity for begun in records.interrupted()]
-    identities = [found for path in files if (found := read_record(path, ServerIdentity)) is not None]
+    identities = left_servers(Records(brief.folder), say)
 
     def hurry() -> bool:
         return waiting.cancel.reason() is not None

@@ -10,6 +10,7 @@ from autotune.drifting import steadied
 from autotune.errors import InputError
 from autotune.fleet.board import claims_of
 from autotune.fleet.claims import BoardLost, Claim
+from autotune.sameness import changed_since
 from autotune.spending import where_time_went
 from autotune.standing import baseline_of, score_of, settled, state_of
 from autotune.study.lock import Holder, holder
@@ -36,7 +37,8 @@ class Overview(Value, frozen=True, kw_only=True):
 
     ``claims`` are the trials under way on all hosts of a shared study, ``claims_trouble`` says why they are not known.
     ``best`` and ``baseline`` are what the choice was made by: where the machine drifted, as ratios to the baseline of
-    the time. ``time_s`` is where the time went, in seconds by part of a night.
+    the time. ``time_s`` is where the time went, in seconds by part of a night. ``changed`` says in what the study file
+    differs from what was measured.
     """
 
     study: str
@@ -58,6 +60,7 @@ class Overview(Value, frozen=True, kw_only=True):
     time_s: dict[str, float] = {}
     claims: tuple[Claim, ...] = ()
     claims_trouble: str = ""
+    changed: str = ""
 
 
 def overview(brief: Brief) -> Overview:
@@ -92,6 +95,7 @@ def overview(brief: Brief) -> Overview:
         time_s=where_time_went(results, _confirming(brief)),
         claims=under_way,
         claims_trouble=trouble,
+        changed=changed_since(brief),
         lines=(
             *(
                 TrialLine(

@@ -6,7 +6,7 @@ import msgspec
 
 from autotune.brief import Brief, expected_kv
 from autotune.budget import Standing, repeats_ahead
-from autotune.night import gpu_of
+from autotune.sameness import gpu_of
 from autotune.space.plan import NightInputs, NightPlan, build_plan
 from autotune.study.file import Budget, Workload
 from autotune.study.record import Records

@@ -11,9 +11,10 @@ from autotune.choosing import strategy
 from autotune.confirmation import Confirmation, ConfirmationPlan
 from autotune.errors import InputError
 from autotune.fleet.board import require_idle
-from autotune.night import clean_up, derive_region, resolve, write_manifest
+from autotune.night import clean_up, derive_region
 from autotune.occupancy import Machine, machine_file
 from autotune.rig import now_text
+from autotune.sameness import found_facts, not_the_same, resolve, write_manifest
 from autotune.search.region import Region
 from autotune.search.searcher import Searcher, repair_storage
 from autotune.server.cancel import Waiting
@@ -21,7 +22,7 @@ from autotune.server.process import ServerIdentity
 from autotune.standing import baseline_of, settled
 from autotune.study.folder import StudyFolder
 from autotune.study.lock import study_lock
-from autotune.study.manifest import Manifest
+from autotune.study.manifest import Manifest, differences, fingerprint
 from autotune.study.record import Records, quarantine, read_record, write_record
 from autotune.study.repair import set_aside_damaged_records
 from autotune.values import Measured, Value
@@ -53,7 +54,12 @@ def repair(brief: Brief) -> Repaired:
         aside += _set_aside_misshapen(records)
         if (database := repair_storage(folder.database)) is not None:
             aside.append(database)
-        clean_up(brief, write_manifest(brief), lambda _: None, Waiting())
+        manifest = write_manifest(brief)
+        if changed := differences(
+            manifest.fingerprint, fingerprint(brief.study, found_facts(brief))
+        ):  # bounds must not follow from a file that measured nothing
+            raise not_the_same(brief, changed)
+        clean_up(brief, manifest, lambda _: None, Waiting())
         # What became of a trial of a shared study is the board's to say: the next worker of this folder asks it.
         cut = [] if shared else records.settle_interrupted("found unsettled by a repair", now_text())
         with Searcher.open(brief.study.name, brief.study.storage or folder.database, strategy(brief)) as searcher:

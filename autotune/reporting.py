@@ -14,11 +14,13 @@ from autotune.choosing import Judge
 from autotune.confirmation import latest_folder, read_confirmation
 from autotune.report.facts import Confirmed, Facts
 from autotune.rig import now_text
+from autotune.sameness import changed_since
 from autotune.search.region import Region
 from autotune.standing import baseline_of
-from autotune.study.atomic import make_private_folder, write_atomic
+from autotune.study.atomic import make_private_folder
 from autotune.study.lock import holder
 from autotune.study.manifest import Manifest
+from autotune.study.output import write_output
 from autotune.study.record import Records, read_record
 from autotune.values import LaunchPlan
 
@@ -54,6 +56,7 @@ def gather(brief: Brief, page: Path | None = None) -> Facts:
         command=_command(records.plan(chosen.number)) if chosen else "",
         confirmed=_confirmed(brief),
         running=holder(folder.lock) is not None,
+        changed=changed_since(brief),
         logs={
             r.number: Path(os.path.relpath(log, place)).as_posix()
             for r in results
@@ -67,9 +70,9 @@ def default_page(brief: Brief) -> Path:
 
 
 def write_page(path: Path, text: str) -> Path:
-    """Write a page or a table, atomically, its folder made where it is missing. Raises NightStopped."""
+    """Write a page or a table, its folder made where it is missing. Raises NightStopped."""
     make_private_folder(path.absolute().parent)
-    write_atomic(path, text.encode(), PAGE_MODE)
+    write_output(path, text.encode(), PAGE_MODE)
     return path
 
 

@@ -152,12 +152,16 @@ def look_back(
 
 
 def revalidation(transfer: Transfer, region: Region, results: Sequence[TrialResult], metric: str) -> str | None:
-    """What the other study's best is worth here, where the last trial measured it; None where it did not."""
+    """What the other study's best is worth here, where the last trial tried it; None where that says nothing: it was
+    interrupted, or its measurement refused.
+    """
     last, base = results[-1], score_of(baseline_of(results))
     if last.config != first_config(transfer, region, results) or any(r.config == last.config for r in results[:-1]):
         return None
-    if not isinstance(last.outcome, Measured) or not base:
+    if isinstance(last.outcome, Infeasible):
         return f"the best of {transfer.source} cannot be served here"
+    if not isinstance(last.outcome, Measured) or not base:
+        return None
     here = gain(last.outcome.score.value, base, metric)
     best = next(r for r in transfer.results if r.number == transfer.best)
     there, old = score_of(best), score_of(baseline_of(transfer.results))

@@ -17,9 +17,10 @@ from autotune.exporting import workload_text
 from autotune.intake.flags import take
 from autotune.intake.script import read_script
 from autotune.intake.words import Word
-from autotune.night import clean_up, dataset_folder, gates_of, gpu_of, manifest_of, study_id
+from autotune.night import clean_up, dataset_folder, gates_of
 from autotune.occupancy import gpu_baseline
 from autotune.rig import Rig, now_text
+from autotune.sameness import gpu_of, manifest_of, study_id
 from autotune.server.cancel import Waiting
 from autotune.study.folder import StudyFolder, fresh_name
 from autotune.study.lock import study_lock

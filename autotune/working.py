@@ -20,9 +20,10 @@ from autotune.fleet.leases import Leases
 from autotune.fleet.parcel import hardware
 from autotune.fleet.shared import Shared
 from autotune.guiding import guide_of
-from autotune.night import Night, found_facts, open_folder
+from autotune.night import Night, open_folder
 from autotune.picking import BASELINE, Searched, pick
 from autotune.rig import Rig, now_text
+from autotune.sameness import found_facts
 from autotune.search.searcher import Searcher
 from autotune.server.cancel import Waiting
 from autotune.standing import baseline_of, settled

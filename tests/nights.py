@@ -18,8 +18,8 @@ import msgspec
 from autotune.brief import read_brief
 from autotune.events import Listener
 from autotune.load.gates import GateLimits
-from autotune.night import gpu_of, write_manifest
 from autotune.rig import Rig
+from autotune.sameness import gpu_of, write_manifest
 from autotune.server.cancel import Waiting
 from autotune.server.gpu import NoGpu
 from autotune.server.proctable import read_table

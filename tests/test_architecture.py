@@ -32,6 +32,7 @@ LAYERS = (
         "planning",
         "exporting",
         "night",
+        "sameness",
         "tune",
     }
     | {"confirm", "overview", "doctor", "repairing"}

@@ -58,14 +58,14 @@ def test_shipped_studies_are_found_by_name(name: str, tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(("flags", "tp"), [((), 1), (("--tp", "8"), 8), (("--tensor-parallel-size=4",), 4)])
 def test_tensor_parallel_size_of_the_base_command(tmp_path: Path, flags: tuple[str, ...], tp: int) -> None:
     """In each of its spellings."""
-    assert tensor_parallel(read_brief(with_flags(tmp_path, *flags)).study) == tp
+    assert tensor_parallel(read_brief(with_flags(tmp_path, *flags))) == tp
 
 
 @pytest.mark.parametrize("text", ["0", "-2", "two", "1.5", "²"])
 def test_a_tensor_parallel_size_that_is_none(tmp_path: Path, text: str) -> None:
     """The key is named."""
     with pytest.raises(InputError, match=r"engine\.command: tensor-parallel size"):
-        tensor_parallel(read_brief(with_flags(tmp_path, f"--tp={text}")).study)
+        tensor_parallel(read_brief(with_flags(tmp_path, f"--tp={text}")))
 
 
 def test_kv_capacity_before_a_start_is_stated_estimated_or_unknown(tmp_path: Path) -> None:

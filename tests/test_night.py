@@ -14,10 +14,11 @@ import pytest
 from autotune.brief import read_brief
 from autotune.errors import InputError, StudyLocked
 from autotune.events import Event, Note
-from autotune.night import open_night, resolve, study_id, write_manifest
+from autotune.night import clean_up, open_night
+from autotune.sameness import resolve, study_id, write_manifest
 from autotune.server.cancel import Waiting
 from autotune.server.process import ServerIdentity
-from autotune.server.proctable import MARK_NAME, boot_id
+from autotune.server.proctable import MARK_NAME, boot_id, read_row
 from autotune.study.record import write_record
 from autotune.values import Interrupted
 from tests.nights import Night, put, records, score
@@ -125,6 +126,41 @@ def test_the_orphans_of_this_study_are_stopped_and_no_others(study: Path) -> Non
         assert foreign.poll() is None
     finally:
         for process in (recorded, fresh, foreign):
+            process.kill()
+            process.communicate()
+
+
+def test_the_server_of_a_tuner_that_lives_is_spared(study: Path) -> None:
+    """A copy of a study's folder names the servers of the original's night; once that tuner is dead they are ended."""
+    put(study, 1, {}, None)
+    server, tuner = sleeper("original/1/abc"), sleeper("tuner")
+    row = read_row(tuner.pid)
+    assert row is not None
+    identity = ServerIdentity(
+        pid=server.pid,
+        start_ticks=0,
+        mark="original/1/abc",
+        port=1,
+        boot_id=boot_id(),
+        tuner_pid=row.pid,
+        tuner_start_ticks=row.start_ticks,
+    )
+    path = records(study).trial(1).identity
+    heard: list[Event] = []
+    write_record(path, identity)
+    brief, manifest = read_brief(study), write_manifest(read_brief(study))
+    try:
+        clean_up(brief, manifest, heard.append, Waiting())
+        assert server.poll() is None
+        assert [e.text for e in heard if isinstance(e, Note)] == [
+            f"the server of trial 1 (pid {server.pid}) is left alone: its tuner (pid {tuner.pid}) still runs; "
+            "this folder seems to be a copy"
+        ]
+        write_record(path, msgspec.structs.replace(identity, tuner_start_ticks=row.start_ticks - 1))
+        clean_up(brief, manifest, heard.append, Waiting())
+        assert server.wait(timeout=30) < 0
+    finally:
+        for process in (server, tuner):
             process.kill()
             process.communicate()
 

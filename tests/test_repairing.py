@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import optuna
 import pytest
 
 from autotune.brief import read_brief
 from autotune.errors import InputError
-from autotune.night import open_night, resolve
+from autotune.night import open_night
 from autotune.repairing import repair
+from autotune.sameness import resolve
 from autotune.search.outcomes import trial_state
 from autotune.server.cancel import Waiting
+from autotune.study.record import write_record
 from autotune.values import Diagnosis, Infeasible, Interrupted, Measured
 from tests.nights import Night, put, records, result, score
 
@@ -134,3 +137,55 @@ def test_a_storage_that_knows_more_than_the_records_is_rebuilt(study: Path) -> N
         opens(study)
     repair(read_brief(study))
     assert opens(study)
+
+
+def change(path: Path) -> None:
+    """Edit the workload of a study file."""
+    path.write_text(path.read_text().replace("output_tokens = 8", "output_tokens = 16"))
+
+
+@pytest.mark.parametrize("text", ["{torn", None], ids=["damaged", "deleted"])
+def test_a_lost_manifest_comes_back_from_the_trials(study: Path, text: str | None) -> None:
+    """Byte for byte, so that the marks of processes and a transfer from this study still fit."""
+    path = records(study).folder.manifest
+    before = path.read_bytes()
+    path.unlink() if text is None else path.write_text(text)
+    repair(read_brief(study))
+    assert path.read_bytes() == before
+    path.unlink()
+    assert opens(study)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("text", ["{torn", None], ids=["damaged", "deleted"])
+def test_a_lost_manifest_does_not_mix_two_workloads(study: Path, text: str | None) -> None:
+    """The file was edited meanwhile: repair and tune name the key, before and after the manifest is back."""
+    path = records(study).folder.manifest
+    path.unlink() if text is None else path.write_text(text)
+    change(study)
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"workload\.output_tokens: 8 -> 16"):
+            repair(read_brief(study))
+    with pytest.raises(InputError, match=r"workload\.output_tokens: 8 -> 16"):
+        opens(study)
+    assert resolve(read_brief(study), force=True).study.name == "short-2"
+
+
+@pytest.mark.parametrize("text", ["{torn", None], ids=["damaged", "deleted"])
+def test_a_manifest_that_nothing_tells_of_is_not_guessed(study: Path, text: str | None) -> None:
+    """Trials of older versions keep none: only a person knows, and can begin anew."""
+    found = records(study)
+    for number in found.numbers():
+        begun = found.begun(number)
+        assert begun is not None
+        write_record(found.trial(number).config, msgspec.structs.replace(begun, manifest=None))
+    path = found.folder.manifest
+    path.unlink() if text is None else path.write_text(text)
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"manifest\.json is gone.*Put it back.*--force"):
+            repair(read_brief(study))
+    with pytest.raises(InputError, match=r"manifest\.json is gone"):
+        opens(study)
+    assert not path.exists()
+    assert resolve(read_brief(study), force=True).study.name == "short-2"
+    assert resolve(read_brief(study), reading=True).study.name == "short"

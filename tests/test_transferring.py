@@ -10,13 +10,13 @@ import pytest
 
 from autotune.brief import read_brief
 from autotune.errors import InputError
-from autotune.night import resolve
+from autotune.sameness import resolve
 from autotune.study.record import read_record
 from autotune.study.transfer import Transfer, Trust
 from autotune.transferring import source_folder, taken_over
 from autotune.trial import Ticket
 from autotune.tune import tune
-from autotune.values import Effective, Measured, Outcome
+from autotune.values import Effective, Finding, Interrupted, Measured, Outcome, Refused
 from tests.nights import OOM, Night, put, records, score
 from tests.played import Stage
 
@@ -190,3 +190,30 @@ def test_scores_are_those_of_this_objective(study: Path, tmp_path: Path) -> None
     found = taken_over(old, read_brief(study))
     assert found is not None
     assert [r.outcome.score.value for r in found.results if isinstance(r.outcome, Measured)] == [700.0, 701.0]
+
+
+def test_an_interrupted_start_says_nothing_of_the_old_best(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither Ctrl-C nor a refused measurement means that it cannot be served; what runs out of memory does."""
+    old = elder(tmp_path / "old")
+    outcomes: tuple[Outcome, ...] = (
+        Interrupted(reason="ended by SIGINT"),
+        Refused(findings=(Finding(gate="lag", message="busy", fatal=True),)),
+        OOM,
+    )
+    said = "the best of elder cannot be served here"
+    for outcome, expected in zip(outcomes, (False, False, True), strict=True):
+        shutil.rmtree(records(study).folder.root, ignore_errors=True)
+        stage = Stage(study, monkeypatch, grows)
+
+        def play(ticket: Ticket, now_s: float, stage: Stage = stage, outcome: Outcome = outcome) -> Outcome:
+            if ticket.config.params != BEST:
+                return grows(ticket, now_s)
+            stage.cancel.cancel("ended by SIGINT")
+            return outcome
+
+        stage.play = play
+        night(stage, old)
+        assert [ticket.config.params for _, ticket in stage.asked] == [{}, BEST]
+        assert (said in stage.notes) is expected

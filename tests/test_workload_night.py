@@ -11,8 +11,9 @@ from autotune.brief import read_brief
 from autotune.choosing import strategy
 from autotune.errors import InputError
 from autotune.load.records import load
-from autotune.night import found_facts, open_night, resolve
+from autotune.night import open_night
 from autotune.planning import plan_night
+from autotune.sameness import found_facts, resolve
 from autotune.server.cancel import Waiting
 from autotune.space import plan_text
 from tests.load.dataset.builders import lines

@@ -8,10 +8,11 @@ not hold; 128 + N ended by signal N.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, InputError, of_a_path, unreadable
 
 
 def hold_standard_descriptors() -> None:
@@ -36,6 +37,15 @@ def let_go_of_dead_streams() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), number)
 
 
+def in_words(error: OSError) -> AutotuneError:
+    """What a person can change, as an error of its own. Raises ``error`` again where that is nothing."""
+    if of_a_path(error):
+        return InputError(unreadable(os.fsdecode(error.filename), error))
+    if error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return InputError(f"standard output: cannot be written ({error.strerror}); print to another place")
+    raise error
+
+
 def main() -> None:
     """The console script."""
     hold_standard_descriptors()
@@ -48,7 +58,8 @@ def main() -> None:
 
     try:
         app(prog_name="autotune", standalone_mode=True)
-    except AutotuneError as error:
+    except (AutotuneError, OSError) as caught:
+        error = caught if isinstance(caught, AutotuneError) else in_words(caught)
         with contextlib.suppress(OSError, ValueError, AttributeError):  # nobody may be left to read it
             print(f"autotune: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None

@@ -22,9 +22,10 @@ from autotune.doctor import examine
 from autotune.errors import InputError
 from autotune.export import FORMATS
 from autotune.exporting import export_best
-from autotune.night import open_night, resolve
+from autotune.night import open_night
 from autotune.overview import overview
 from autotune.planning import plan_night
+from autotune.sameness import changed_since, resolve
 from autotune.server.cancel import Waiting
 from autotune.space.plan_text import lines as plan_lines
 from autotune.tune import tune as run_night
@@ -151,9 +152,12 @@ def export(
     ] = "",
 ) -> None:
     """Write the best measured configuration as a launch script, or in another form."""
-    path = export_best(resolve(read_brief(study), reading=True), output, form, image)
+    brief = resolve(read_brief(study), reading=True)
+    path = export_best(brief, output, form, image)
     if path is None:
         raise InputError(f"{study}: nothing is measured yet; run `autotune tune {study}` first")
+    if changed := changed_since(brief):
+        typer.echo(f"note: {changed}", err=True)
     typer.echo(str(path))
 
 

@@ -46,6 +46,8 @@ def status_text(seen: Overview) -> str:
         head.append(f"running: process {seen.running.pid} on {seen.running.host} since {seen.running.started_at}")
     elif seen.eta_s:
         head.append(f"not running; about {span(seen.eta_s)} to go")
+    if seen.changed:
+        head.append(seen.changed)
     head += [claim_text(claim) for claim in seen.claims]
     if seen.claims_trouble:
         head.append(f"who runs what is not known: {seen.claims_trouble}")

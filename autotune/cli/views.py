@@ -11,7 +11,8 @@ from autotune.brief import read_brief
 from autotune.cli.arguments import StudyFile
 from autotune.cli.watching import follow
 from autotune.errors import InputError, NightStopped
-from autotune.night import resolve
+from autotune.sameness import resolve
+from autotune.study.output import check_output
 
 
 def register(app: typer.Typer) -> None:
@@ -39,6 +40,8 @@ def report(
     if not brief.folder.exists:
         raise InputError(f"{study}: nothing to report in {brief.folder.root}; run `autotune tune {study}` first")
     target = html or default_page(brief)
+    for path in filter(None, (csv, target)):
+        check_output(path, brief.path, brief.folder)
     facts = gather(brief, target)
     try:
         if csv is not None:

@@ -48,6 +48,8 @@ def _again(brief: Brief, before: Watched) -> Watched:
 def view(seen: Watched) -> RenderableType:
     """Progress, what runs now, best against baseline, the last trials and notes."""
     parts: list[RenderableType] = [_progress(seen.seen), _now(seen), _standing(seen.seen), _trials(seen.seen)]
+    if seen.seen.changed:
+        parts.append(Text(seen.seen.changed, style="yellow"))
     parts += [Text(claim_text(claim), style="cyan") for claim in seen.seen.claims]
     parts += [Text(f"note  {note}", style="dim", overflow="ellipsis", no_wrap=True) for note in seen.notes]
     return Panel(Group(*parts), title=Text(seen.seen.study, style="bold"), border_style="blue")

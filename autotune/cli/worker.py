@@ -12,8 +12,8 @@ from autotune.cli.arguments import Json, StudyFile
 from autotune.cli.live import Narrator
 from autotune.cli.signals import cancel_on_signals, last_words
 from autotune.cli.text import ended_text
-from autotune.night import resolve
 from autotune.overview import overview
+from autotune.sameness import resolve
 from autotune.server.cancel import Waiting
 from autotune.working import open_shared, work
 

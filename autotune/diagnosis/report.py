@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
 from autotune.diagnosis.case import Facts
 from autotune.diagnosis.diagnose import diagnose
-from autotune.errors import InputError
+from autotune.errors import InputError, refuse_endless, unreadable
 from autotune.values import Diagnosis
 
 _CHUNK = 1 << 20
@@ -41,36 +42,39 @@ def as_text(found: Diagnosis) -> str:
     return "\n".join(lines)
 
 
-def _lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file of any size and any content: a line without end is cut, not collected."""
-    with path.open("rb") as file:
+def _lines(file: BinaryIO, chunk: bytes) -> Iterator[bytes]:
+    """The lines of ``chunk`` and what follows it, of any size and content: a line without end is cut, not collected."""
+    with file:
         rest = b""
-        while chunk := file.read(_CHUNK):
+        while chunk:
             *whole, rest = (rest + chunk).split(b"\n")
             yield from whole
             if len(rest) > _MAX_LINE:
                 yield rest
                 rest = b""
+            chunk = file.read(_CHUNK)
         if rest:
             yield rest
 
 
 def _decoded(path: Path) -> Iterator[str] | Iterator[bytes]:
-    """PowerShell writes redirected output as UTF-16; everything else is taken as UTF-8."""
-    with path.open("rb") as file:
-        if file.read(2) in (b"\xff\xfe", b"\xfe\xff"):
-            return iter(path.read_text(encoding="utf-16", errors="replace").split("\n"))
-    return _lines(path)
+    """PowerShell writes redirected output as UTF-16; everything else is taken as UTF-8. A pipe is opened once."""
+    file = path.open("rb")
+    first = file.read(_CHUNK)
+    if first[:2] not in (b"\xff\xfe", b"\xfe\xff"):
+        return _lines(file, first)
+    with file:
+        text = (first + file.read()).decode("utf-16", errors="replace")
+    return iter(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
 
 
 def diagnose_file(path: Path | str, facts: Facts) -> Diagnosis:
-    """Diagnose the log at ``path``. Raises InputError when it is missing, a folder or not readable."""
+    """Diagnose the log at ``path``, a file or a pipe. Raises InputError where there is none or it cannot be read."""
     path = Path(path)
-    if path.is_dir():
-        raise InputError(f"{path}: is a folder; give the log file itself")
     try:
+        refuse_endless(path, "the log file itself")
         return diagnose(_decoded(path), facts)
     except FileNotFoundError:
         raise InputError(f"{path}: no such log; check the path") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check its permissions") from None
+        raise InputError(unreadable(path, error)) from None

@@ -44,6 +44,7 @@ class Provenance(Value, frozen=True, kw_only=True):
     confirmed_gain: str = ""
     promise: str = ""
     baseline: str = ""
+    changed: str = ""
     wrapper: str = ""
     tool: str = "autotune"
 
@@ -65,6 +66,7 @@ class Provenance(Value, frozen=True, kw_only=True):
             ("confirmed gain", self.confirmed_gain),
             ("promise", self.promise),
             ("baseline", self.baseline),
+            ("note", self.changed),
         )
         return tuple((label, one_line(text)) for label, text in facts if text)
 

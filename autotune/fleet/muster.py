@@ -11,8 +11,9 @@ from autotune.errors import InputError
 from autotune.events import Note
 from autotune.fleet.crew import Alone, Crew, SlotCrew, in_slot, shared
 from autotune.fleet.interference import Interference, compare
-from autotune.night import Night, gpu_of
+from autotune.night import Night
 from autotune.rig import Rig
+from autotune.sameness import gpu_of
 from autotune.study.record import read_record, write_record
 from autotune.values import Measured, TrialResult
 from autotune.verdict.noise import NoiseModel, estimate_noise, group_trials

@@ -38,7 +38,8 @@ class Confirmed(Value, frozen=True, kw_only=True):
 
 
 class Facts(Value, frozen=True, kw_only=True, dict=True):
-    """One study. ``command`` starts the chosen configuration; ``logs`` maps trial numbers to links.
+    """One study. ``command`` starts the chosen configuration; ``logs`` maps trial numbers to links;
+    ``changed`` says in what the study file, of which workload and objective are, differs from what was measured.
 
     ``results`` are the records as they are. Everything that compares trials uses ``ranked``, the same results as the
     choice of the best does: where the machine drifted, each score against the baseline of its time.
@@ -60,6 +61,7 @@ class Facts(Value, frozen=True, kw_only=True, dict=True):
     command: str = ""
     confirmed: Confirmed | None = None
     running: bool = False
+    changed: str = ""
     logs: dict[int, str] = {}
 
     @cached_property

@@ -45,10 +45,11 @@ def _verdict(facts: Facts) -> str:
     count = f"{len(facts.measured)} of {len(facts.results)}"
     tiles_more = f'<div class="tile"><b>{count}</b> trials<span>gave a score</span></div>'
     live = '<p class="note">The night is still running: this page shows what is settled so far.</p>'
+    changed = f'<p class="note">{escape(sentence(facts.changed))}</p>' if facts.changed else ""
     drifted = f"<p>{escape(sentence(facts.drift.sentence))}</p>" if facts.drift.corrected else ""
     return (
         f'<header class="verdict {head.tone}"><p class="study">{escape(facts.study)}</p>'
-        f"<h1>{escape(head.title)}</h1><p>{escape(head.detail)}</p>{drifted}{live if facts.running else ''}"
+        f"<h1>{escape(head.title)}</h1><p>{escape(head.detail)}</p>{drifted}{changed}{live if facts.running else ''}"
         f'<div class="tiles">{told}{tiles_more}</div>{_command(facts)}</header>'
     )
 

@@ -58,7 +58,7 @@ def limit_lines(done: Confirmed) -> list[tuple[str, ...]]:
 def summary(facts: Facts) -> str:
     """For a terminal: the verdict, the command, what matters, where the time went."""
     head = headline(facts)
-    lines = [facts.study, "", head.title, f"  {head.detail}"]
+    lines = [facts.study, *([facts.changed] if facts.changed else []), "", head.title, f"  {head.detail}"]
     for name, number in (("defaults", facts.baseline), ("chosen", facts.chosen)):
         value, trial = facts.score(number), facts.trial(number)
         if value is not None and trial is not None:

@@ -43,6 +43,7 @@ class ServerIdentity(Value, frozen=True, kw_only=True):
     """What a study records, before it waits for anything, to find this server again after the tuner was killed.
 
     ``start_ticks`` is the leader's start in clock ticks since boot, so a pid reused by somebody else is told apart.
+    The same of the tuner that started it, 0 where an older version wrote the record.
     """
 
     pid: int
@@ -50,6 +51,15 @@ class ServerIdentity(Value, frozen=True, kw_only=True):
     mark: str
     port: int
     boot_id: str
+    tuner_pid: int = 0
+    tuner_start_ticks: int = 0
+
+    def has_other_tuner(self) -> bool:
+        """Whether the tuner that started it lives and is not this process: then the server is not an orphan."""
+        if self.tuner_pid in (0, os.getpid()) or self.boot_id != boot_id():
+            return False
+        row = read_row(self.tuner_pid)
+        return row is not None and row.start_ticks == self.tuner_start_ticks
 
 
 def new_mark(study_id: str, trial: int) -> str:
@@ -124,8 +134,15 @@ class ServerProcess:
         return self.start_ticks / os.sysconf("SC_CLK_TCK")
 
     def identity(self) -> ServerIdentity:
+        tuner = read_row(os.getpid())
         return ServerIdentity(
-            pid=self.pid, start_ticks=self.start_ticks, mark=self.mark, port=self.plan.port, boot_id=boot_id()
+            pid=self.pid,
+            start_ticks=self.start_ticks,
+            mark=self.mark,
+            port=self.plan.port,
+            boot_id=boot_id(),
+            tuner_pid=tuner.pid if tuner else 0,
+            tuner_start_ticks=tuner.start_ticks if tuner else 0,
         )
 
     def members(self) -> tuple[ProcessRow, ...]:

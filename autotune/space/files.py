@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from autotune.space.parameters import Space, parse_space
 from autotune.space.strict import nearest
 
 Folder = Literal["search_spaces", "studies"]
+_SHOWN = 100
 
 
 def find_shipped(folder: Folder, name: str, beside: Path | None = None) -> Path:
@@ -23,12 +25,23 @@ def find_shipped(folder: Folder, name: str, beside: Path | None = None) -> Path:
     one level up; in the current directory; in the repository; in the installed package. Raises InputError that
     names what exists.
     """
+    if (found := _find(folder, name, beside)) is not None:
+        return found
+    raise InputError(f"{folder}: {_nowhere(name)}; {nearest(Path(name).stem, _known(folder, beside))}")
+
+
+def _find(folder: Folder, name: str, beside: Path | None) -> Path | None:
     for place in _places(folder, beside):
         for candidate in (name, f"{name}.toml"):
             path = place / candidate
-            if path.is_file():
-                return path
-    raise InputError(f"{folder}: there is no file {name!r}; {nearest(Path(name).stem, _known(folder, beside))}")
+            with suppress(OSError):  # a place that may not be looked into, a name that no file can have
+                if path.is_file():
+                    return path
+    return None
+
+
+def _nowhere(name: str) -> str:
+    return f"there is no file {name if len(name) <= _SHOWN else f'{name[:_SHOWN]}...'!r}"
 
 
 def load_space(name: str, beside: Path | None = None) -> Space:
@@ -39,7 +52,9 @@ def load_space(name: str, beside: Path | None = None) -> Space:
 
 def load_model_shape(config: str, beside: Path | None = None) -> ModelShape:
     """The shape from a config.json at ``config``: a path, or one relative to the study file. Raises InputError."""
-    path = find_shipped("studies", config, beside)
+    path = _find("studies", config, beside)
+    if path is None:
+        raise InputError(f"{_nowhere(config)}; give a model's config.json, by a path from the study file on")
     try:
         data: Any = json.loads(_text(path))
     except json.JSONDecodeError as error:

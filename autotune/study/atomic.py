@@ -23,6 +23,7 @@ _REMEDIES = {
     errno.EROFS: "the file system is read-only: mount it writable",
     errno.EACCES: "permission denied: make the folder writable for this user",
     errno.EPERM: "permission denied: make the folder writable for this user",
+    errno.ENAMETOOLONG: "the name is too long: give a shorter one",
     errno.EMFILE: "too many open files: raise the limit (ulimit -n)",
     errno.ENFILE: "too many open files on this machine: raise fs.file-max",
 }

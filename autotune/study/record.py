@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from autotune.errors import InputError
+from autotune.errors import InputError, unreadable
 from autotune.study.atomic import make_private_folder, write_atomic, writing
 from autotune.study.folder import StudyFolder, TrialFolder
+from autotune.study.manifest import Manifest
 from autotune.values import (
     Config,
     Estimate,
@@ -37,12 +40,13 @@ _TRIAL_NAME = re.compile(r"\d{4,9}")
 
 
 class Begun(Value, frozen=True, kw_only=True):
-    """What ``config.json`` holds."""
+    """What ``config.json`` holds. ``manifest`` is the study's, as it was then; older versions wrote none."""
 
     number: int
     config: Config
     started_at: str
     repeat_of: int | None = None
+    manifest: Manifest | None = None
 
     def unmeasured(self, outcome: Outcome, now: str) -> TrialResult:
         """The trial with an outcome that took no time of its own, such as ``Interrupted``."""
@@ -75,6 +79,20 @@ class Records:
             number for number in numbers if self.trial(number).config.exists() or self.trial(number).result.exists()
         ]
 
+    def manifest(self) -> Manifest | None:
+        """What the study began with: ``manifest.json``, else as its trials keep it; None where nothing tells.
+
+        Raises ``InputError`` for a manifest that is damaged.
+        """
+        known = read_record(self.folder.manifest, Manifest)
+        return known or next(self._kept_manifests(), None)
+
+    def _kept_manifests(self) -> Iterator[Manifest]:
+        for number in self.numbers():
+            with suppress(InputError):  # another trial may tell
+                if (begun := self.begun(number)) and begun.manifest:
+                    yield begun.manifest
+
     def next_number(self) -> int:
         return max(self.numbers(), default=-1) + 1
 
@@ -87,6 +105,8 @@ class Records:
         if trial.config.exists():
             raise ValueError(f"trial {begun.number} has begun before")
         make_private_folder(trial.root)
+        with suppress(InputError):  # a manifest that was damaged since ends no night
+            begun = msgspec.structs.replace(begun, manifest=read_record(self.folder.manifest, Manifest))
         write_record(trial.config, begun)
         return trial
 
@@ -162,8 +182,10 @@ def read_record(path: Path, shape: type[T]) -> T | None:
         return None
     except NotADirectoryError:
         raise InputError(f"{path}: a file is in the place of its folder; move it away") from None
+    except IsADirectoryError:
+        raise InputError(f"{path}: a folder is in the place of this file; `autotune repair` sets it aside") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
+        raise InputError(unreadable(path, error)) from None
     try:
         return msgspec.json.decode(data, type=shape)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:

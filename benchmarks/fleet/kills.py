@@ -20,7 +20,7 @@ import optuna
 import psutil
 
 from autotune.brief import read_brief
-from autotune.night import manifest_of, study_id
+from autotune.sameness import manifest_of, study_id
 from autotune.search.outcomes import trial_state
 from autotune.server.proctable import mark_of, read_table
 from autotune.standing import fresh, settled

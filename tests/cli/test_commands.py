@@ -120,6 +120,38 @@ def test_export_to_where_nothing_can_be_written(study: Path, run: Run, tmp_path:
     assert str(tmp_path / target) in err
 
 
+@pytest.mark.parametrize("options", [("export", "-o"), ("report", "--html"), ("report", "--csv")])
+@pytest.mark.parametrize("name", ["study.toml", "short/manifest.json"])
+def test_the_study_is_never_written_over(study: Path, run: Run, options: tuple[str, str], name: str) -> None:
+    """Exit code 2, and the file is as it was."""
+    command, option = options
+    path = study.parent / name
+    before = path.read_bytes()
+    code, out, err = run(command, study, option, path)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert str(path) in err
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_was_edited_since_is_told(study: Path, run: Run) -> None:
+    """``tune`` refuses; who looks at the results learns in one line that the file is no longer theirs."""
+    said = "the study has changed since this was measured"
+    for command in ("status", "report", "export", "watch"):
+        assert said not in "".join(run(command, study)[1:])
+    study.write_text(study.read_text().replace("output_tokens = 8", "output_tokens = 16"))
+    line = f"{said}: workload.output_tokens: 8 -> 16"
+    root = study.parent / "short"
+    for command, written in (("status", None), ("report", "report/index.html"), ("export", "launch-best.sh")):
+        code, out, err = run(command, study)
+        assert code == 0
+        assert (out + err).count(line) == 1
+        assert written is None or said.removeprefix("the") in (root / written).read_text()
+    assert json.loads(run("status", study, "--json").out)["changed"] == line
+    assert said in run("watch", study, "--once").out
+    assert run("export", study, "--format", "args").out.strip() == str(root / "launch-best.args")
+    assert run("tune", study).code == 2
+
+
 @pytest.mark.parametrize("command", ["resume", "confirm"])
 def test_what_continues_never_starts_a_study(tmp_path: Path, run: Run, command: str) -> None:
     """Nothing to resume or confirm: exit code 2, the command that starts, and no folder."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,23 @@ def test_an_unreadable_file_is_the_callers_mistake(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(InputError, match="Permission denied"):
         diagnose_file(path, Facts())
+
+
+def test_a_pipe_is_read_from_its_beginning(tmp_path: Path) -> None:
+    """As in ``diagnose <(zcat server.log.gz)``: what was read to tell its encoding is not lost."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=(LOG,))
+    writer.start()
+    found = diagnose_file(pipe, Facts(engine="vllm"))
+    writer.join()
+    assert found == diagnose(LOG, Facts(engine="vllm"))
+
+
+def test_a_device_is_refused() -> None:
+    """It may never end."""
+    with pytest.raises(InputError, match="is no file but a device"):
+        diagnose_file("/dev/zero", Facts())
 
 
 def test_utf16_and_windows_line_ends(tmp_path: Path) -> None:

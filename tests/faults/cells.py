@@ -18,7 +18,8 @@ import pytest
 from autotune.brief import read_brief
 from autotune.errors import AutotuneError
 from autotune.events import Event, NightEnded
-from autotune.night import open_night, resolve
+from autotune.night import open_night
+from autotune.sameness import resolve
 from autotune.server.cancel import CancelFlag, Waiting
 from autotune.server.proctable import read_table
 from autotune.standing import settled

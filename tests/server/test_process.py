@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from autotune.errors import InputError
 from autotune.server.log import REDACTED
 from autotune.server.process import (
+    ServerIdentity,
     child_environment,
     environment_record,
     new_mark,
@@ -133,6 +136,16 @@ def test_the_identity_names_one_process_of_one_boot(starter: Starter) -> None:
     assert (identity.pid, identity.start_ticks) == row.identity
     assert identity.boot_id == boot_id()
     assert identity.port == process.plan.port
+    own = read_row(os.getpid())
+    assert own is not None
+    assert (identity.tuner_pid, identity.tuner_start_ticks) == own.identity
+    assert not identity.has_other_tuner()
+
+
+def test_an_identity_without_a_tuner_is_readable() -> None:
+    """Older versions wrote none: nobody vouches for such a server."""
+    old = b'{"pid": 7, "start_ticks": 9, "mark": "s/1/x", "port": 1, "boot_id": "b"}'
+    assert not msgspec.json.decode(old, type=ServerIdentity).has_other_tuner()
 
 
 def test_a_second_start_appends_and_reads_only_its_own(tmp_path: Path) -> None:
