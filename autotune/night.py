@@ -226,8 +226,10 @@ def clean_up(brief: Brief, manifest: Manifest, say: Listener, waiting: Waiting) 
     own = study_id(brief.folder, manifest)
     report = reap_everywhere(brief.study.engine.wrapper, identities, limits, own, hurry)
     if report.terminated or report.killed:
-        say(Note(text=f"stopped {report.terminated} processes that an earlier tuner had left", level="warning"))
-    if report.survivors:
+        count = max(report.terminated, report.killed)
+        what = "1 process" if count == 1 else f"{count} processes"
+        say(Note(text=f"stopped {what} that an earlier tuner had left", level="warning"))
+    if report.survivors and records.numbers():  # nothing can be left of a study without a trial
         say(Note(text=f"could not stop {', '.join(report.survivors)}", level="warning"))
 
 

@@ -35,7 +35,7 @@ def run(argv: Argv, clock: Clock, give_up: Callable[[], bool] = lambda: False, l
 
     In a session of its own: a Ctrl-C at the terminal is for the tuner, which ends it when it wants to.
     """
-    shown = " ".join(argv[:2])
+    shown = " ".join(word for word in argv[:2] if not word.startswith("-"))
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         try:
             process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)
