@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from autotune.brief import Brief
+from autotune.caveats import objective_caveat, version_caveat
 from autotune.engines.argv import substitute
 from autotune.errors import AutotuneError, advised
 from autotune.load.dataset.lengths import mean_tokens
@@ -65,6 +66,7 @@ def look(brief: Brief) -> tuple[Check, ...]:
     """The checks that need no load and little time: also made at the start of a night."""
     return (
         _engine(brief),
+        *_caveats(brief),
         *(_program(brief) or _wrapper(brief)),
         *_model(brief),
         *_caches(brief),
@@ -86,6 +88,13 @@ def _engine(brief: Brief) -> Check:
     if found.interpreter:
         return Check(name="engine", ok=False, text=f"{found.reason}; install it there or correct engine.command")
     return Check(name="engine", ok=True, text=f"{told}; its package cannot be inspected: {found.reason}")
+
+
+def _caveats(brief: Brief) -> list[Check]:
+    """A version that nobody tells is easily written; which objective is wanted is for its owner to say."""
+    version, objective = version_caveat(brief), objective_caveat(brief)
+    checks = [Check(name="engine version", ok=False, text=version)] if version else []
+    return [*checks, *([Check(name="objective", ok=True, text=objective)] if objective else [])]
 
 
 def _program(brief: Brief) -> list[Check]:

@@ -12,7 +12,8 @@ import msgspec
 
 import autotune
 from autotune.aftermath import settle_cut_off
-from autotune.brief import Brief, expected_kv, read_brief
+from autotune.bounding import derive_region, frozen_since
+from autotune.brief import Brief, read_brief
 from autotune.choosing import Judge, strategy
 from autotune.errors import InputError
 from autotune.events import Event, Listener, LoadProgress, Note
@@ -35,8 +36,6 @@ from autotune.server.outside import reap_everywhere
 from autotune.server.process import ServerIdentity
 from autotune.server.stop import StopLimits
 from autotune.sim.flags import pretended_gpu
-from autotune.space.bounds import derive_bounds
-from autotune.space.kv import stated_kv_capacity
 from autotune.study.atomic import append_line
 from autotune.study.file import Study
 from autotune.study.folder import StudyFolder, fresh_name
@@ -87,13 +86,9 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
         write_record(self.folder.bounds, region)
         for bound in region.bounds:
             self.rig.say(Note(text=f"bounds: {bound.name}: {bound.derivation}"))
+        for frozen in frozen_since(self.brief, effective):
+            self.rig.say(Note(text=f"{frozen.name}: {frozen.reason}", level="warning"))
         return region
-
-
-def derive_region(brief: Brief, effective: Effective) -> Region:
-    """The bounds that follow from what the baseline's server reported. Raises InputError where none are left."""
-    kv = stated_kv_capacity(effective.kv_tokens, "server") if effective.kv_tokens else expected_kv(brief)
-    return Region(space=brief.space, bounds=derive_bounds(brief.space, brief.bound_inputs(kv)))
 
 
 def found_facts(brief: Brief) -> dict[str, str]:

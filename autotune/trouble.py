@@ -106,15 +106,16 @@ def diagnose_trouble(rig: Rig, trouble: Trouble, log: str) -> Diagnosis:
     if there and not trouble.alive and (reason := there.own_failure(trouble.exit_code, log)):
         advice = f"see that {rig.study.engine.wrapper.kind} works by itself, and engine.wrapper in the study"
         return Diagnosis(kind="env_error", action="retry", evidence=(reason,), advice=advice, stage="launch")
+    version = rig.known_version
     facts = Facts(
         engine=rig.study.engine.kind,
-        version=rig.version,
+        version=version,
         phase=trouble.phase,
         exit_code=trouble.exit_code,
         alive=trouble.alive,
         silent_seconds=trouble.silent_s,
         kernel_log=trouble.kernel_log,
-        searched_flags=tuple(rig.space.get(name).flag_for(rig.version) for name in rig.searched),
+        searched_flags=tuple(rig.space.get(name).flag_for(version) for name in rig.searched),
     )
     found = diagnose(log, facts)
     if found.action in ("prune", "retry", "stop") and not (trouble.failing and found.kind == "hang"):

@@ -55,7 +55,8 @@ def run(argv: Argv, clock: Clock, give_up: Callable[[], bool] = lambda: False, l
         if code is None:
             raise Unreachable(f"{shown}: no answer")
         if code != 0:
-            raise Unreachable(f"{shown}: {told or f'exit code {code}'}")
+            told = told or f"exit code {code}"
+            raise Unreachable(told if told.startswith(f"{shown}:") else f"{shown}: {told}")
         return out.read().decode(errors="replace")
 
 

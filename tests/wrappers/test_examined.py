@@ -10,6 +10,8 @@ import pytest
 
 from autotune.brief import Brief, read_brief
 from autotune.doctor import Check, look
+from autotune.planning import plan_night
+from autotune.space.plan_text import lines
 from autotune.values import Wrapper
 from autotune.wrappers.container import mounted
 from tests.nights import Night
@@ -43,7 +45,7 @@ def test_a_wrapper_that_works_is_said_to(setting: str, tmp_path: Path, doubles: 
     [
         ("docker", "Is it running? Start its daemon", "`docker ps` works"),
         ("podman", "Is it running? Start its daemon", "`podman ps` works"),
-        ("ssh", "ssh: ssh: connect to host gpu7 port 22: Connection refused", "ssh -o BatchMode=yes gpu7 true"),
+        ("ssh", "ssh: connect to host gpu7 port 22: Connection refused", "ssh -o BatchMode=yes gpu7 true"),
     ],
 )
 def test_one_that_does_not_answer_is_a_thing_to_fix(
@@ -53,6 +55,7 @@ def test_one_that_does_not_answer_is_a_thing_to_fix(
     doubles.fault("down")
     (check,) = said(behind(tmp_path, SETTINGS[setting]), "wrapper")
     assert not check.ok
+    assert check.text.startswith(cause) or setting != "ssh", "its own words, and its name once"
     assert cause in check.text
     assert remedy in check.text
 
@@ -107,3 +110,24 @@ def test_the_compile_cache_of_another_host_is_not_looked_at(tmp_path: Path, doub
 def test_mounts_without_a_name_outside_are_none() -> None:
     """An anonymous volume is removed with its container."""
     assert mounted(Wrapper(kind="docker", image="x", options=("-v", "/root/.cache", "--init"))) == ()
+
+
+@pytest.mark.parametrize(
+    ("setting", "parts"),
+    [
+        ("docker", ["docker run --rm --name autotune-short", "engine:1", "--env 'A=b c'", "'my model'"]),
+        ("srun", ["A='b c' srun --job-name autotune-short", "--partition gpu", "'my model'"]),
+        ("ssh", ["ssh -S none", "gpu7 'exec env", "A=b c", "my model"]),
+    ],
+)
+def test_a_plan_shows_the_command_line_that_runs(setting: str, parts: list[str], tmp_path: Path) -> None:
+    """Behind its wrapper, with its settings, quoted for a shell, and without the value of a secret."""
+    plain = read_brief(Night().write(tmp_path)).study.engine.command
+    command = [*plain, "--served-model-name", "my model", "--hf-token", "hf_secret"]
+    plan = plan_night(behind(tmp_path, SETTINGS[setting], command=command, env={"A": "b c"}))
+    (shown,) = [line for line in lines(plan) if "--served-model-name" in line]
+    assert shlex.split(shown) == [*([] if setting != "srun" else ["A=b c"]), *plan.command]
+    for part in parts:
+        assert part in shown
+    assert "hf_secret" not in shown
+    assert "HF_TOKEN" in shown
