@@ -15,7 +15,7 @@ help:  ## list the targets
 	$(BIN)/python -m pip install -q -e '.[dev]'
 	@touch $@
 
-demo: .venv/.installed  ## tune a simulated server to the end: two minutes, no GPU
+demo: .venv/.installed  ## tune a simulated server to the end: three minutes, one more to install, no GPU
 	$(BIN)/autotune tune studies/demo.toml
 	$(BIN)/autotune export studies/demo.toml
 

@@ -54,7 +54,8 @@ def confirm(night: Night, ask: Ask) -> Confirmation | None:
     if begun is None:
         return None
     folder, plan = begun
-    rig = msgspec.structs.replace(night.rig, records=Records(folder), prompts=PROMPTS)
+    version = night.rig.known_version
+    rig = msgspec.structs.replace(night.rig, records=Records(folder), prompts=PROMPTS, version=version)
     rig.records.settle_interrupted("the tuner was ended before this start was settled", now_text())
     with crew_of(rig, alone=night.brief.study.resources.confirm_alone) as crew:
         whole = _run_slots(rig, plan, crew)

@@ -9,18 +9,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 from autotune.brief import Brief
+from autotune.caveats import objective_caveat, version_caveat
 from autotune.engines.argv import substitute
-from autotune.errors import AutotuneError
+from autotune.errors import AutotuneError, advised
 from autotune.load.dataset.lengths import mean_tokens
 from autotune.load.dataset.times import span_s
 from autotune.load.selftest import Headroom, self_test
 from autotune.sameness import gpu_of
+from autotune.server.asking import Unreachable, run
+from autotune.server.clock import SystemClock
 from autotune.server.host import free_bytes, process_headroom
 from autotune.space.kv import GIB
-from autotune.study.file import Workload
+from autotune.study.file import EngineSpec, Workload
 from autotune.study.record import Records
 from autotune.values import Measured, Value
-from autotune.wrappers import LOCAL, shares_files
+from autotune.wrappers import LOCAL, shares_files, wrapping
+from autotune.wrappers.container import mounted
 
 DISK_BYTES = 2 << 30
 PROCESSES = 512
@@ -59,10 +63,11 @@ def examine(brief: Brief, carry: SelfTest = self_test) -> Examination:
 
 
 def look(brief: Brief) -> tuple[Check, ...]:
-    """The checks that need no load and take no time: also made at the start of a night."""
+    """The checks that need no load and little time: also made at the start of a night."""
     return (
         _engine(brief),
-        *_program(brief),
+        *_caveats(brief),
+        *(_program(brief) or _wrapper(brief)),
         *_model(brief),
         *_caches(brief),
         *_flags(brief),
@@ -85,6 +90,13 @@ def _engine(brief: Brief) -> Check:
     return Check(name="engine", ok=True, text=f"{told}; its package cannot be inspected: {found.reason}")
 
 
+def _caveats(brief: Brief) -> list[Check]:
+    """A version that nobody tells is easily written; which objective is wanted is for its owner to say."""
+    version, objective = version_caveat(brief), objective_caveat(brief)
+    checks = [Check(name="engine version", ok=False, text=version)] if version else []
+    return [*checks, *([Check(name="objective", ok=True, text=objective)] if objective else [])]
+
+
 def _program(brief: Brief) -> list[Check]:
     program = substitute(brief.study.engine.command, {})[0]
     key, wrapper = "engine.command", brief.study.engine.wrapper
@@ -104,10 +116,26 @@ def _model(brief: Brief) -> list[Check]:
     return [Check(name="model", ok=False, text=f"{path} does not exist; download it or correct model.path")]
 
 
+def _wrapper(brief: Brief) -> list[Check]:
+    """Whether the program that starts the server elsewhere can do so now."""
+    there = wrapping(brief.study.engine.wrapper)
+    checks: list[Check] = []
+    for inquiry in there.inquiries() if there else ():
+        try:
+            run(inquiry.argv, SystemClock())
+        except Unreachable as error:
+            return [*checks, Check(name="wrapper", ok=False, text=advised(str(error), inquiry.remedy))]
+        checks.append(Check(name="wrapper", ok=True, text=inquiry.good))
+    return checks
+
+
 def _caches(brief: Brief) -> list[Check]:
     """Whether what the engine compiles can be kept from one start to the next."""
-    variable, folder = CACHES.get(brief.study.engine.kind, ("", ""))
-    env = {**os.environ, **brief.study.engine.env}
+    engine = brief.study.engine
+    variable, folder = CACHES.get(engine.kind, ("", ""))
+    if variable and not shares_files(engine.wrapper):
+        return [_cache_elsewhere(engine, variable, folder)]
+    env = {**os.environ, **engine.env}
     if not variable or not (env.get(variable) or env.get("HOME")):
         return []
     place = Path(env.get(variable) or Path(env["HOME"], folder))
@@ -116,6 +144,27 @@ def _caches(brief: Brief) -> list[Check]:
         return [Check(name="compile cache", ok=True, text=f"{place}, kept between starts")]
     remedy = f"every start compiles anew; name a folder that can be written in engine.env.{variable}"
     return [Check(name="compile cache", ok=False, text=f"{place} cannot be written: {remedy}")]
+
+
+def _cache_elsewhere(engine: EngineSpec, variable: str, folder: str) -> Check:
+    """That of a container ends with it unless it is mounted; that of another host cannot be seen."""
+    wrapper, place = engine.wrapper, engine.env.get(variable, f"~/{folder}")
+    if wrapper.destination:
+        return Check(name="compile cache", ok=True, text=f"{place} on {wrapper.destination}, not looked at")
+    if mount := next((mount for mount in mounted(wrapper) if _covers(mount, place)), ""):
+        return Check(name="compile cache", ok=True, text=f"{place} in the container, where {mount} is mounted")
+    text = (
+        f"{place} ends with its container, so every start compiles anew; mount a folder there in "
+        f"engine.wrapper.options (--volume HERE:/root/{folder}), or name a mounted one in engine.env.{variable}"
+    )
+    return Check(name="compile cache", ok=False, text=text)
+
+
+def _covers(mount: str, place: str) -> bool:
+    """Whether a container's folder lies on a mount; its home is not known, so there the looks of one must do."""
+    if place.startswith("~"):
+        return "cache" in mount or mount == "/root" or mount.startswith("/home/")
+    return Path(place).is_relative_to(mount)
 
 
 def _flags(brief: Brief) -> list[Check]:

@@ -11,6 +11,16 @@ import stat
 from pathlib import Path
 
 
+def advised(reason: str, advice: str) -> str:
+    """What went wrong and what to do about it, as one line, whatever mark the reason ends with."""
+    if not advice or not reason:
+        return reason or advice
+    reason = reason.removesuffix(".") if reason.endswith(("?.", "!.")) else reason  # docker's own words
+    if reason.endswith((".", "?", "!")):
+        return f"{reason} {advice[0].upper()}{advice[1:]}"
+    return f"{reason}; {advice}" if advice[0].islower() else f"{reason}. {advice}"
+
+
 class AutotuneError(Exception):
     """Something a person must read. ``exit_code`` is what the command line ends with."""
 

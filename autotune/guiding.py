@@ -7,12 +7,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from autotune.bounding import derive_region
 from autotune.budget import Standing
 from autotune.confirm import reserve_s
 from autotune.events import Note
 from autotune.guidance import NO_GUIDE, Guide
 from autotune.load.monitor import JUDGE_EVERY_S
-from autotune.night import Night, derive_region
+from autotune.night import Night
 from autotune.search.outlook import why_enough as enough
 from autotune.search.samplers import OWN
 from autotune.standing import fresh, incumbent_of, settled

@@ -9,7 +9,8 @@ from pathlib import Path
 import msgspec
 
 from autotune.aftermath import left_servers, settle_cut_off
-from autotune.brief import Brief, expected_kv
+from autotune.bounding import derive_region, frozen_since
+from autotune.brief import Brief
 from autotune.choosing import Judge, strategy
 from autotune.events import Event, Listener, LoadProgress, Note
 from autotune.fleet.board import refuse_shared
@@ -28,8 +29,6 @@ from autotune.server.clock import BeatingClock
 from autotune.server.host import raise_descriptor_limit
 from autotune.server.outside import reap_everywhere
 from autotune.server.stop import StopLimits
-from autotune.space.bounds import derive_bounds
-from autotune.space.kv import room_of, stated_kv_capacity
 from autotune.study.atomic import append_line
 from autotune.study.file import Study
 from autotune.study.folder import StudyFolder
@@ -79,14 +78,9 @@ class Night(msgspec.Struct, frozen=True, kw_only=True):
         write_record(self.folder.bounds, region)
         for bound in region.bounds:
             self.rig.say(Note(text=f"bounds: {bound.name}: {bound.derivation}"))
+        for frozen in frozen_since(self.brief, effective):
+            self.rig.say(Note(text=f"{frozen.name}: {frozen.reason}", level="warning"))
         return region
-
-
-def derive_region(brief: Brief, effective: Effective) -> Region:
-    """The bounds that follow from what the baseline's server reported. Raises InputError where none are left."""
-    room = room_of(brief.space.memory_fraction(), effective)
-    kv = stated_kv_capacity(effective.kv_tokens, "server", room) if effective.kv_tokens else expected_kv(brief)
-    return Region(space=brief.space, bounds=derive_bounds(brief.space, brief.bound_inputs(kv)))
 
 
 @contextlib.contextmanager
@@ -126,7 +120,8 @@ def open_folder(brief: Brief, say: Listener, waiting: Waiting) -> Iterator[Rig]:
 
 def clean_up(brief: Brief, manifest: Manifest, say: Listener, waiting: Waiting) -> None:
     """Stop what a killed tuner left running, and nothing else. Hold the lock."""
-    identities = left_servers(Records(brief.folder), say)
+    records = Records(brief.folder)
+    identities = left_servers(records, say)
 
     def hurry() -> bool:
         return waiting.cancel.reason() is not None
@@ -135,8 +130,10 @@ def clean_up(brief: Brief, manifest: Manifest, say: Listener, waiting: Waiting) 
     own = study_id(brief.folder, manifest)
     report = reap_everywhere(brief.study.engine.wrapper, identities, limits, own, hurry)
     if report.terminated or report.killed:
-        say(Note(text=f"stopped {report.terminated} processes that an earlier tuner had left", level="warning"))
-    if report.survivors:
+        count = max(report.terminated, report.killed)
+        what = "1 process" if count == 1 else f"{count} processes"
+        say(Note(text=f"stopped {what} that an earlier tuner had left", level="warning"))
+    if report.survivors and records.numbers():  # nothing can be left of a study without a trial
         say(Note(text=f"could not stop {', '.join(report.survivors)}", level="warning"))
 
 

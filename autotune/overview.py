@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from autotune.brief import Brief
 from autotune.budget import Standing, eta_s, repeats_ahead
 from autotune.choosing import Judge
@@ -14,14 +16,14 @@ from autotune.sameness import changed_since
 from autotune.spending import where_time_went
 from autotune.standing import baseline_of, score_of, settled, state_of
 from autotune.study.lock import Holder, holder
-from autotune.study.record import Records
+from autotune.study.record import Begun, Records
 from autotune.study.rules import parse_duration
 from autotune.values import Config, LaunchPlan, Measured, TrialResult, Value
 from autotune.verdict.objective import gain
 
 
 class TrialLine(Value, frozen=True, kw_only=True):
-    """One trial in short. ``state`` is measured, refused, interrupted, running, or the kind of failure."""
+    """One trial in short. ``state`` is measured, refused, interrupted, running, cut off, or the kind of failure."""
 
     number: int
     state: str
@@ -37,8 +39,8 @@ class Overview(Value, frozen=True, kw_only=True):
 
     ``claims`` are the trials under way on all hosts of a shared study, ``claims_trouble`` says why they are not known.
     ``best`` and ``baseline`` are what the choice was made by: where the machine drifted, as ratios to the baseline of
-    the time. ``time_s`` is where the time went, in seconds by part of a night. ``changed`` says in what the study file
-    differs from what was measured.
+    the time. ``repeats`` are the baseline's further starts, which ``settled`` leaves out. ``time_s`` is where the time
+    went, in seconds by part of a night. ``changed`` says in what the study file differs from what was measured.
     """
 
     study: str
@@ -57,6 +59,7 @@ class Overview(Value, frozen=True, kw_only=True):
     confirmed: str
     plan: LaunchPlan | None
     lines: tuple[TrialLine, ...]
+    repeats: int = 0
     time_s: dict[str, float] = {}
     claims: tuple[Claim, ...] = ()
     claims_trouble: str = ""
@@ -74,18 +77,19 @@ def overview(brief: Brief) -> Overview:
     ranked = {r.number: score_of(r) for r in steadied(results).results}
     best_score, base_score = (ranked[r.number] if r else None for r in (best, base))
     metric = brief.study.objective.metric
-    cut, budget = records.interrupted(), brief.study.budget
+    budget, now = brief.study.budget, holder(brief.folder.lock)
     under_way, trouble = _claims(brief)
     return Overview(
         study=brief.study.name,
         folder=str(brief.folder.root),
         metric=metric,
         settled=standing.settled,
+        repeats=len(counted) - standing.settled,
         trials=budget.trials,
         budget_s=parse_duration(budget.wall_clock),
         spent_s=standing.spent_s,
         eta_s=eta_s(standing, budget.trials, repeats_ahead(standing, budget.trials, budget.baseline_every)),
-        running=holder(brief.folder.lock),
+        running=now,
         baseline=base_score,
         best=best_score,
         best_number=best.number if best else None,
@@ -109,9 +113,19 @@ def overview(brief: Brief) -> Overview:
                 )
                 for r in results
             ),
-            *(TrialLine(number=b.number, state="unsettled", params=b.config, repeat_of=b.repeat_of) for b in cut),
+            *(_open_line(begun, running=bool(now) or _claimed(begun, under_way)) for begun in records.interrupted()),
         ),
     )
+
+
+def _open_line(begun: Begun, *, running: bool) -> TrialLine:
+    """A trial without a result: whoever holds the lock, or a lease, runs it; without one its tuner is gone."""
+    state = "running" if running else "cut off"
+    return TrialLine(number=begun.number, state=state, params=begun.config, repeat_of=begun.repeat_of)
+
+
+def _claimed(begun: Begun, claims: Sequence[Claim]) -> bool:
+    return any(claim.number == begun.number and claim.left_s > 0 for claim in claims)
 
 
 def _claims(brief: Brief) -> tuple[tuple[Claim, ...], str]:

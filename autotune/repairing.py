@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from autotune.bounding import derive_region
 from autotune.brief import Brief, read_brief
 from autotune.choosing import strategy
 from autotune.confirmation import Confirmation, ConfirmationPlan
 from autotune.errors import InputError
 from autotune.fleet.board import require_idle
-from autotune.night import clean_up, derive_region
+from autotune.night import clean_up
 from autotune.occupancy import Machine, machine_file
 from autotune.rig import now_text
 from autotune.sameness import found_facts, not_the_same, resolve, write_manifest

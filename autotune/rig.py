@@ -22,6 +22,7 @@ from autotune.server.ports import fresh_port
 from autotune.server.receive import receive
 from autotune.server.serve import auth_headers
 from autotune.space.parameters import Space
+from autotune.standing import version_told
 from autotune.study.file import Study
 from autotune.study.record import Records
 from autotune.values import Config, LaunchPlan, ParamValue
@@ -72,10 +73,16 @@ class Rig(msgspec.Struct, frozen=True, kw_only=True):
         """Processors that this rig has: those of its slot, else of the machine."""
         return len(self.slot.cpus) or os.cpu_count() or 1
 
+    @property
+    def known_version(self) -> str:
+        """The engine's version; where nothing on this machine tells it, as the baseline's server did."""
+        return self.version or version_told(self.records.results())
+
     def flags(self, config: Config) -> list[tuple[str, ParamValue]]:
         """The command-line flags of a configuration, in the order of the space."""
         names = [name for name in self.space.names() if name in config.params]
-        return [(self.space.get(name).flag_for(self.version), config.params[name]) for name in names]
+        version = self.known_version
+        return [(self.space.get(name).flag_for(version), config.params[name]) for name in names]
 
     def plan(self, config: Config, port: int = 0) -> LaunchPlan:
         """How the server of this configuration is started; on a fresh port unless one is given."""

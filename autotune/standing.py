@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from autotune.budget import is_trial
 from autotune.drifting import steadied
+from autotune.space.versions import release
 from autotune.study.file import Objective
 from autotune.values import Estimate, Infeasible, Interrupted, Measured, Outcome, Refused, TrialResult, Value
 from autotune.verdict.noise import NoiseModel, group_trials
@@ -27,6 +28,13 @@ def fresh(results: Sequence[TrialResult]) -> list[TrialResult]:
 def baseline_of(results: Sequence[TrialResult]) -> TrialResult | None:
     """The first measured trial of the server's defaults, if there is one."""
     return next((r for r in results if not r.config.params and isinstance(r.outcome, Measured)), None)
+
+
+def version_told(results: Sequence[TrialResult]) -> str:
+    """The engine's version as the baseline's server told it; empty before that, and for one that names no release."""
+    base = baseline_of(results)
+    told = base.outcome.effective.version if base and isinstance(base.outcome, Measured) else ""
+    return told if release(told) else ""
 
 
 def best_of(results: Sequence[TrialResult], objective: Objective) -> TrialResult | None:

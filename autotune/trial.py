@@ -48,7 +48,9 @@ class Ticket(Value, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One trial as it goes. ``suspended_s`` is how long the machine had slept when it began."""
+    """One trial as it goes. ``suspended_s`` is how long the machine had slept when it began, ``problems`` what was
+    said of its stops: attempts that meet the same one say it once.
+    """
 
     rig: Rig
     ticket: Ticket
@@ -56,6 +58,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     watch: Stopwatch
     started_at: str
     suspended_s: float
+    problems: set[str] = msgspec.field(default_factory=set)
 
     @property
     def slept(self) -> float:
@@ -150,7 +153,9 @@ def _serve_once(run: Run, attempt: int) -> Outcome | Retry:
         log = read_log(options.log_path) if isinstance(outcome, Trouble) and outcome.alive else None
         _enter(rig, ticket, "stop")
     watch.lap("stop_s")
-    if server.teardown and (problem := server.teardown.problem()):
+    problem = server.teardown.problem() if server.teardown else None
+    if problem and problem not in run.problems:
+        run.problems.add(problem)
         rig.say(Note(text=f"trial {ticket.number}: {problem}", level="warning"))
     if isinstance(outcome, Trouble):
         # The last words of a server that died are in the file only after the stop.

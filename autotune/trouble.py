@@ -10,7 +10,7 @@ import msgspec
 
 from autotune.diagnosis.case import Facts
 from autotune.diagnosis.diagnose import diagnose
-from autotune.errors import NightStopped
+from autotune.errors import NightStopped, advised
 from autotune.rig import Rig
 from autotune.values import Diagnosis, Finding, Infeasible, Measured, Outcome, Refused, Value
 from autotune.wrappers import wrapping
@@ -69,7 +69,8 @@ class Retry(Value, frozen=True, kw_only=True):
             return self.refused
         if self.blames_machine or self.diagnosis is None:
             advice = self.diagnosis.advice if self.diagnosis else ""
-            raise NightStopped(f"{self.kind} after {self.attempts} attempts: {self.reason}. {advice}".strip())
+            reason = self.reason.removeprefix(f"{self.kind}: ")
+            raise NightStopped(advised(f"{self.kind} after {self.attempts} attempts: {reason}", advice))
         return Infeasible(diagnosis=self.diagnosis)
 
 
@@ -81,10 +82,11 @@ def judge_trouble(rig: Rig, trouble: Trouble, log_path: Path, log: str) -> Outco
     found = diagnose_trouble(rig, trouble, log)
     if found.action == "stop":
         shown = "; ".join(found.evidence[:2]) or trouble.reason
-        reason = f"{found.kind}: {shown}. {found.advice} (log: {log_path})"
+        reason = f"{advised(f'{found.kind}: {shown}', found.advice)} (log: {log_path})"
         if any(isinstance(result.outcome, Measured) for result in rig.records.results()):
             # It went well before in this study, so it may again: somebody else held the memory, a mount was away.
-            return Retry(reason=reason, kind=found.kind)
+            blamed = found if found.kind == "crash_other" else None  # a server that ends well: who knows why
+            return Retry(reason=reason, kind=found.kind, diagnosis=blamed)
         raise NightStopped(reason)
     if found.action == "prune":
         return Infeasible(diagnosis=found)
@@ -104,15 +106,16 @@ def diagnose_trouble(rig: Rig, trouble: Trouble, log: str) -> Diagnosis:
     if there and not trouble.alive and (reason := there.own_failure(trouble.exit_code, log)):
         advice = f"see that {rig.study.engine.wrapper.kind} works by itself, and engine.wrapper in the study"
         return Diagnosis(kind="env_error", action="retry", evidence=(reason,), advice=advice, stage="launch")
+    version = rig.known_version
     facts = Facts(
         engine=rig.study.engine.kind,
-        version=rig.version,
+        version=version,
         phase=trouble.phase,
         exit_code=trouble.exit_code,
         alive=trouble.alive,
         silent_seconds=trouble.silent_s,
         kernel_log=trouble.kernel_log,
-        searched_flags=tuple(rig.space.get(name).flag_for(rig.version) for name in rig.searched),
+        searched_flags=tuple(rig.space.get(name).flag_for(version) for name in rig.searched),
     )
     found = diagnose(log, facts)
     if found.action in ("prune", "retry", "stop") and not (trouble.failing and found.kind == "hang"):

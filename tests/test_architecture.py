@@ -36,7 +36,7 @@ LAYERS = (
         "tune",
     }
     | {"confirm", "overview", "doctor", "repairing"}
-    | {"benching", "reporting", "watching", "notify", "aftermath"}
+    | {"benching", "bounding", "caveats", "reporting", "watching", "notify", "aftermath"}
     | {"promising", "verifying", "drafting", "fleet", "transferring", "occupancy", "picking", "working"},
     {"cli", "__main__"},
 )

@@ -272,3 +272,30 @@ def test_a_small_vocabulary_bounds_the_token_ids(tmp_path: Path) -> None:
         wish = Wish(engine="sglang", model=str(folder), workload={"concurrency": 4})
         workload = parse_study(make(wish, Gathered(), Seen())[1], known_names()).workload
         assert (workload.token_id_low, workload.token_id_high) == bounds
+
+
+@pytest.mark.parametrize(
+    ("wish", "metric", "says"),
+    [
+        (Wish(workload={"request_rate": 4.0}), "e2e_mean_s", "since requests come at times of their own"),
+        (Wish(workload={"request_rate": 4.0}, metric="output_throughput_tok_s"), "output_throughput_tok_s", "ask for"),
+        (Wish(workload={"request_rate": 4.0}, metric="ttft_p90_s"), "ttft_p90_s", ""),
+        (ANSWERS, "output_throughput_tok_s", ""),
+    ],
+)
+def test_an_open_load_gets_an_objective_that_the_settings_decide(
+    wish: Wish, metric: str, says: str, tmp_path: Path
+) -> None:
+    """Below saturation its throughput is the request rate; what somebody asks for stays, with a word on it."""
+    made, text = make(wish, gather([script(tmp_path)], {}), Seen())
+    assert tomllib.loads(text)["objective"]["metric"] == made.metric == metric
+    remarks = [str(remark) for remark in made.remarks if remark.where == "objective.metric"]
+    assert [says in remark for remark in remarks] == [True] * bool(says)
+
+
+@pytest.mark.parametrize(("tag", "noted"), [("latest", True), ("v0.5.14", False)])
+def test_a_version_that_an_image_does_not_tell_is_noted(tag: str, noted: bool, tmp_path: Path) -> None:
+    """An image is not looked into: the key that must be written stands in the notes."""
+    server = f"docker run --gpus all lmsysorg/sglang:{tag} python3 -m sglang.launch_server --model-path /m"
+    made, _ = make(ANSWERS, gather([script(tmp_path, server)], {}), Seen())
+    assert any(remark.where == "engine.version" for remark in made.remarks) is noted

@@ -19,6 +19,7 @@ from autotune.sameness import resolve, study_id, write_manifest
 from autotune.server.cancel import Waiting
 from autotune.server.process import ServerIdentity
 from autotune.server.proctable import MARK_NAME, boot_id, read_row
+from autotune.server.stop import StopReport
 from autotune.study.record import write_record
 from autotune.values import Interrupted
 from tests.nights import Night, put, records, score
@@ -163,6 +164,37 @@ def test_the_server_of_a_tuner_that_lives_is_spared(study: Path) -> None:
         for process in (server, tuner):
             process.kill()
             process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("ended", "told"), [((1, 0), "stopped 1 process that"), ((2, 1), "stopped 2 processes that"), ((0, 0), "")]
+)
+def test_what_was_stopped_is_counted(
+    ended: tuple[int, int], told: str, study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process is one."""
+    report = StopReport(terminated=ended[0], killed=ended[1], seconds=0.0)
+    monkeypatch.setattr("autotune.night.reap_everywhere", lambda *_: report)
+    heard: list[Event] = []
+    with open_night(read_brief(study), heard.append, Waiting()):
+        pass
+    notes = [event.text for event in heard if isinstance(event, Note) and event.text.startswith("stopped")]
+    assert [note.startswith(told) for note in notes] == [True] * bool(told)
+
+
+def test_a_runtime_that_cannot_be_asked_is_no_news_before_the_first_trial(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing can be left of a study without a trial; of one that has some, it must be said."""
+    report = StopReport(terminated=0, killed=0, seconds=0.0, survivors=("what cannot be asked for",))
+    monkeypatch.setattr("autotune.night.reap_everywhere", lambda *_: report)
+    (tmp_path / "fresh").mkdir()
+    fresh = Night().write(tmp_path / "fresh")
+    for path, wanted in ((fresh, 0), (study, 1)):
+        heard: list[Event] = []
+        with open_night(read_brief(path), heard.append, Waiting()):
+            pass
+        assert sum("cannot be asked for" in event.text for event in heard if isinstance(event, Note)) == wanted
 
 
 def test_two_nights_do_not_open_one_study(study: Path) -> None:

@@ -220,3 +220,19 @@ def test_a_server_that_cannot_be_run_stops_the_night(tmp_path: Path) -> None:
     shared.records.trial(0).root.mkdir()
     with pytest.raises(NightStopped, match=r"engine\.command"):
         run_trial(shared, BASELINE)
+
+
+def test_attempts_that_meet_the_same_problem_say_it_once(go: Go) -> None:
+    """A runtime that is down answers no stop either: one note of it is enough for all attempts."""
+
+    class Deaf(Starts):
+        @contextmanager
+        def __call__(self, *given: Any) -> Iterator[SimpleNamespace]:
+            with super().__call__(*given) as server:
+                server.teardown = SimpleNamespace(problem=lambda: "what cannot be asked for")
+                yield server
+
+    starts = Deaf(Died(exit_code=1, seconds=2.0))
+    _, notes = go(starts)
+    assert len(starts.ports) == 2
+    assert sum("what cannot be asked for" in note for note in notes) == 1

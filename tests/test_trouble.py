@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from autotune import trouble
-from autotune.errors import NightStopped
+from autotune.errors import NightStopped, advised
 from autotune.trouble import ENVIRONMENT, Retry, Trouble, diagnose_trouble, judge_trouble, read_log
-from autotune.values import Diagnosis, Infeasible, Refused
-from tests.nights import Night, rig
+from autotune.values import Diagnosis, Infeasible, Refused, Wrapper
+from tests.nights import Night, put, rig, score
 
 DEAD = Trouble(phase="startup", reason="exited with code 1", exit_code=1)
 
@@ -31,7 +31,7 @@ def test_prune_is_infeasible_with_its_evidence(tmp_path: Path, monkeypatch: pyte
 def test_stop_ends_the_night_with_kind_evidence_advice_and_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no parameters would help, a person is told what to do and where to look."""
     found = Diagnosis(kind="env_error", action="stop", evidence=("no such driver",), advice="install it")
-    with pytest.raises(NightStopped, match=r"env_error: no such driver\. install it \(log: .*server\.log\)"):
+    with pytest.raises(NightStopped, match=r"env_error: no such driver; install it \(log: .*server\.log\)"):
         judge(tmp_path, found, DEAD, monkeypatch)
 
 
@@ -114,3 +114,48 @@ def test_a_log_that_is_missing_or_binary_is_text_all_the_same(tmp_path: Path) ->
     assert read_log(tmp_path / "none.log") == ""
     (tmp_path / "server.log").write_bytes(b"\xff\x00 out of memory")
     assert "out of memory" in read_log(tmp_path / "server.log")
+
+
+ENDED = Trouble(phase="startup", reason="exited with code 0 before it was ready", exit_code=0)
+
+
+def test_a_command_that_goes_into_the_background_ends_the_night_at_once(tmp_path: Path) -> None:
+    """A baseline whose command ends with success will never be a server in the foreground: a retry is useless."""
+    with pytest.raises(NightStopped, match=r"exit status 0\. .*into the background.*in the foreground"):
+        judge_trouble(rig(Night().write(tmp_path)), ENDED, tmp_path / "server.log", "server started as daemon\n")
+
+
+def test_after_a_measured_start_it_is_that_configuration_s(tmp_path: Path) -> None:
+    """The command does serve: what ends with success now is tried again and left alone."""
+    path = Night().write(tmp_path)
+    put(path, 0, {}, score(1000.0))
+    again = judge_trouble(rig(path), ENDED, tmp_path / "server.log", "")
+    assert isinstance(again, Retry)
+    assert again.attempts == 2
+    assert isinstance(again.give_up(), Infeasible)
+
+
+def test_the_last_words_have_the_cause_once(tmp_path: Path) -> None:
+    """No kind twice, and no two marks in a row."""
+    shared = rig(Night().write(tmp_path))
+    engine = msgspec.structs.replace(shared.study.engine, wrapper=Wrapper(kind="docker", image="engine:1"))
+    shared = msgspec.structs.replace(shared, study=msgspec.structs.replace(shared.study, engine=engine))
+    seen = msgspec.structs.replace(DEAD, exit_code=125)
+    again = judge_trouble(shared, seen, tmp_path / "server.log", "docker: Cannot connect. Is it running?.\n")
+    assert isinstance(again, Retry)
+    with pytest.raises(NightStopped, match=r"^env_error after 3 attempts: docker .*running\? See that docker"):
+        again.give_up()
+
+
+@pytest.mark.parametrize(
+    ("reason", "advice", "line"),
+    [
+        ("no driver", "install it", "no driver; install it"),
+        ("no driver", "Install it.", "no driver. Install it."),
+        ("is it running?", "start it", "is it running? Start it"),
+        ("no driver", "", "no driver"),
+    ],
+)
+def test_reason_and_advice_are_one_line(reason: str, advice: str, line: str) -> None:
+    """Whatever mark the reason ends with."""
+    assert advised(reason, advice) == line

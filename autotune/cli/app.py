@@ -64,13 +64,13 @@ def tune(
     json: Json = False,
 ) -> None:
     """Start a study, or continue it where it was cut off."""
-    _night(resolve(read_brief(study), force=force), source, ray, json)
+    _night(study, resolve(read_brief(study), force=force), source, ray, json)
 
 
 @app.command()
 def resume(study: StudyFile, source: From = None, ray: Ray = "", json: Json = False) -> None:
     """Continue a study that has begun; never start one."""
-    _night(_begun(study, "resume"), source, ray, json)
+    _night(study, _begun(study, "resume"), source, ray, json)
 
 
 @app.command()
@@ -106,7 +106,7 @@ def _begun(study: Path, verb: str) -> Brief:
     return brief
 
 
-def _night(brief: Brief, source: Path | None, cluster: str, json: bool) -> None:
+def _night(study: Path, brief: Brief, source: Path | None, cluster: str, json: bool) -> None:
     with cancel_on_signals() as cancel:
         narrator = Narrator(json=json)
         with narrator, open_night(brief, narrator.hear, Waiting(cancel=cancel), source, cluster) as night:
@@ -114,7 +114,7 @@ def _night(brief: Brief, source: Path | None, cluster: str, json: bool) -> None:
         if json:
             last_words(msgspec.json.encode(ended).decode())
         else:
-            last_words(ended_text(ended, overview(brief)))
+            last_words(ended_text(ended, overview(brief), study))
         if cancel.signal is not None:
             sys.exit(128 + cancel.signal)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
+
 from autotune.confirmation import CLAIMED_GAIN, Confirmation
 from autotune.doctor import Examination
 from autotune.events import NightEnded
@@ -41,7 +44,8 @@ def outcome_text(outcome: Outcome) -> str:
 
 def status_text(seen: Overview) -> str:
     """The state of a study, a line per trial."""
-    head = [f"study {seen.study}: {seen.settled} of {seen.trials} trials settled, {span(seen.spent_s)} spent"]
+    beside = f" beside {count(seen.repeats, 'repeat')} of the baseline" if seen.repeats else ""
+    head = [f"study {seen.study}: {seen.settled} of {seen.trials} trials settled{beside}, {span(seen.spent_s)} spent"]
     if seen.running:
         head.append(f"running: process {seen.running.pid} on {seen.running.host} since {seen.running.started_at}")
     elif seen.eta_s:
@@ -55,7 +59,7 @@ def status_text(seen: Overview) -> str:
         head.append(f"baseline: {seen.baseline:,.1f} {seen.metric}")
     if seen.best is not None:
         head.append(f"best:     {seen.best:,.1f} (trial {seen.best_number}){_gain(seen)}")
-        head.append(f"confirmed on fresh starts: {seen.confirmed or 'not yet'}")
+        head.append(f"confirmed on fresh starts: {seen.confirmed or _unconfirmed(seen)}")
     if told := [f"{name} {span(seconds)}" for name, seconds in seen.time_s.items() if seconds > 0]:
         head.append(f"where the time went: {', '.join(told)}")
     return "\n".join([*head, "", *(_trial_line(line) for line in seen.lines)]).rstrip()
@@ -73,19 +77,36 @@ def _gain(seen: Overview) -> str:
     return "" if seen.gain is None else f", {100 * seen.gain:+.1f} % over the baseline as searched"
 
 
+def _unconfirmed(seen: Overview, study: Path | None = None) -> str:
+    """Why nothing is confirmed; with ``study``, the path of its file, the command that would do it."""
+    if _of_best(seen).params.params:
+        return "not yet" if study is None else f"not yet; run `autotune confirm {shlex.quote(str(study))}`"
+    return "nothing to confirm, the server's defaults are the best that was measured"
+
+
+def _of_best(seen: Overview) -> TrialLine:
+    return next(line for line in seen.lines if line.number == seen.best_number)
+
+
+def count(number: int, what: str) -> str:
+    """``1 repeat``, ``2 repeats``."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def _trial_line(line: TrialLine) -> str:
+    took = span(line.total_s) if line.total_s else ""
     value = line.state if line.score is None else f"{line.score:,.1f} ± {line.stderr or 0.0:,.1f}"
-    return f"{line.number:>5}  {value:<24} {span(line.total_s):>8}  {params_text(line.params)}"
+    return f"{line.number:>5}  {value:<24} {took:>8}  {params_text(line.params)}"
 
 
-def ended_text(ended: NightEnded, seen: Overview) -> str:
-    """The last words of a night."""
+def ended_text(ended: NightEnded, seen: Overview, study: Path) -> str:
+    """The last words of a night; ``study`` is its file."""
     lines = [f"night ended: {ended.reason}"]
     if seen.best is not None and seen.best_number is not None:
-        best = next(line for line in seen.lines if line.number == seen.best_number)
+        best = _of_best(seen)
         lines.append(f"best configuration: {params_text(best.params)} (trial {best.number})")
         lines.append(f"  {seen.metric}: {seen.best:,.1f} against {seen.baseline or 0.0:,.1f} by default{_gain(seen)}")
-        lines.append(f"  confirmed on fresh starts: {seen.confirmed or 'not yet; run `autotune confirm`'}")
+        lines.append(f"  confirmed on fresh starts: {seen.confirmed or _unconfirmed(seen, study)}")
     if ended.script:
         lines.append(f"launch script: {ended.script}")
     return "\n".join(lines)

@@ -106,6 +106,6 @@ def _cells(line: TrialLine) -> tuple[str, str, str, str]:
 def _style(line: TrialLine, seen: Overview) -> str:
     if line.number == seen.best_number:
         return "green"
-    if line.state == "unsettled":
+    if line.state in ("running", "cut off"):
         return "dim"
     return "" if line.score is not None else "red"

@@ -30,6 +30,6 @@ def worker(study: StudyFile, json: Json = False) -> None:
         narrator = Narrator(json=json)
         with narrator, open_shared(brief, narrator.hear, Waiting(cancel=cancel)) as shared:
             ended = work(shared)
-        last_words(msgspec.json.encode(ended).decode() if json else ended_text(ended, overview(brief)))
+        last_words(msgspec.json.encode(ended).decode() if json else ended_text(ended, overview(brief), study))
         if cancel.signal is not None:
             sys.exit(128 + cancel.signal)

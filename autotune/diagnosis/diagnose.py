@@ -26,6 +26,10 @@ SLOW_SILENCE_S = 2400.0
 """unless it has just said that it compiles: a first DeepGEMM session was seen to take 1,334 s."""
 LOAD_SILENCE_S = Timeouts().load_stall_s
 """A server under load writes a line every few seconds."""
+_BACKGROUND = (
+    "The command ended with success before its server was ready: it puts the server into the background, or starts "
+    "none. Let it run in the foreground (no &, no tmux, no daemon; a script ends with exec)."
+)
 _KERNEL_OOM = re.compile(r"oom-kill|Out of memory: Kill|Memory cgroup out of memory|oom_reaper|invoked oom-killer")
 
 
@@ -81,6 +85,8 @@ def _dead(case: Case) -> Diagnosis | None:
         return case.verdict("invalid_config", (*list(seen.tail)[-1:], status))
     if facts.phase == "bench":
         return case.verdict("bench_failed", (*list(seen.tail)[-2:], status))
+    if facts.exit_code == 0 and facts.phase == "startup" and not seen.of("consequence"):
+        return case.verdict("crash_other", (*list(seen.tail)[-2:], status), "stop", _BACKGROUND)
     shown = [hit.line for hit in seen.of("consequence")[:2]] or list(seen.tail)[-2:]
     return case.verdict("crash_other", (*shown, status))
 

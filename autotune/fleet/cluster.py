@@ -109,7 +109,7 @@ class RayCrew(Several[Any]):
             study=self._rig.study,
             study_id=self._rig.study_id,
             space=self._rig.space,
-            version=self._rig.version,
+            version=self._rig.known_version,
             searched=self._rig.searched,
             ticket=ticket,
             gates=self._rig.gates,

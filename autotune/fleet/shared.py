@@ -13,13 +13,14 @@ from typing import TypeVar
 import msgspec
 
 from autotune.aftermath import settle_cut_off, verdict
+from autotune.bounding import derive_region
 from autotune.errors import NightStopped
 from autotune.events import Note
 from autotune.fleet.board import Board, Held, Pulse
 from autotune.fleet.claims import CONFIRMATION, BoardLost, Claim, Confirmed, Right, worker_name
 from autotune.fleet.copies import copy_confirmation, copy_trial, keep_aside
 from autotune.fleet.leases import Leases
-from autotune.night import Night, derive_region
+from autotune.night import Night
 from autotune.picking import BASELINE, Searched
 from autotune.rig import now_text
 from autotune.server.cancel import Cancel

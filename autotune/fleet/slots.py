@@ -53,9 +53,9 @@ def _count(host: Host, gpus_per_trial: int, slots: int) -> int:
         return max(1, slots)
     room = len(host.devices) // gpus_per_trial
     if room < max(1, slots):
-        wanted = f"{slots} slots of {gpus_per_trial}" if slots else f"{gpus_per_trial} for one trial"
+        wanted = f"{slots} slots of {gpus_per_trial} GPUs" if slots else f"{gpus_per_trial} GPUs for one trial"
         raise InputError(
-            f"resources.gpus_per_trial: {wanted} GPUs are asked for and {len(host.devices)} are visible; "
+            f"resources.gpus_per_trial: {wanted} are asked for and {len(host.devices)} are visible; "
             "lower resources.slots or gpus_per_trial, or widen CUDA_VISIBLE_DEVICES"
         )
     return slots or room

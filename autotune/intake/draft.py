@@ -15,6 +15,8 @@ from autotune.intake.sweep import Sweep
 from autotune.space.parameters import Space
 from autotune.study.file import Budget, EngineSpec, Objective, ParameterOverride, Workload
 from autotune.values import ParamValue, Value
+from autotune.verdict.objective import FITS_ARRIVALS, tells_the_arrivals
+from autotune.wrappers import shares_files
 
 Setting = int | float | str | bool
 _SLUG = re.compile(r"[^A-Za-z0-9._-]+")
@@ -156,6 +158,8 @@ def draft(wish: Wish, gathered: Gathered, seen: Seen, space: Space) -> Draft:
     command = _with_sweep(launch.command, gathered.sweep)
     on = [p.name for p in space.parameters if p.on_by_default]
     parameters = tuple(dict.fromkeys([*on, *gathered.sweep.overrides]))
+    workload = _workload(launch.kind, {**gathered.workload, **wish.workload})
+    metric, remarks = _objective(wish, workload)
     origin = f"From {', '.join(gathered.origins)}" if gathered.origins else f"{launch.kind} with {launch.model_path}"
     return Draft(
         name=wish.name or default_name(wish, gathered),
@@ -175,12 +179,31 @@ def draft(wish: Wish, gathered: Gathered, seen: Seen, space: Space) -> Draft:
         parameters=parameters,
         others=tuple(p.name for p in space.parameters if p.name not in parameters),
         overrides=gathered.sweep.overrides,
-        workload=_workload(launch.kind, {**gathered.workload, **wish.workload}),
-        metric=wish.metric or Objective().metric,
+        workload=workload,
+        metric=metric,
         trials=wish.trials or Budget().trials,
         wall_clock=wish.wall_clock or Budget().wall_clock,
-        remarks=(*launch.remarks, *gathered.remarks),
+        remarks=(*launch.remarks, *gathered.remarks, *_version(launch), *remarks),
     )
+
+
+def _version(launch: Launch) -> list[Remark]:
+    """That the version of an engine in an image or on another host must be written."""
+    if launch.version or shares_files(launch.wrapper):
+        return []
+    text = f"not known, since {launch.kind} runs behind {launch.wrapper.kind}; write it under [engine]"
+    return [Remark(where="engine.version", text=text)]
+
+
+def _objective(wish: Wish, workload: Mapping[str, Setting]) -> tuple[str, list[Remark]]:
+    """The metric: what was asked for, else one that the settings decide; and what is to be said of it."""
+    arrivals = {key: workload[key] for key in ("kind", "arrival") if key in workload}
+    metric = wish.metric or Objective().metric
+    told = tells_the_arrivals(msgspec.convert(arrivals, Workload), metric)
+    if wish.metric or not told:
+        return metric, [Remark(where="objective.metric", text=told)] if told else []
+    text = f"{FITS_ARRIVALS}, since requests come at times of their own: throughput would be theirs, not the server's"
+    return FITS_ARRIVALS, [Remark(where="objective.metric", text=text)]
 
 
 def default_name(wish: Wish, gathered: Gathered) -> str:

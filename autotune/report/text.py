@@ -113,11 +113,13 @@ def _clamped(facts: Facts) -> list[str]:
     )
 
 
+def _named(names: tuple[str, ...]) -> str:
+    return f"{'trial' if len(names) == 1 else 'trials'} {spans(names)}"
+
+
 def _remarks(facts: Facts) -> list[str]:
     found = remarks(facts)
-    return (
-        ["Failures and remarks", *(f"  {r.about} (trials {spans(r.trials)}): {r.text}" for r in found)] if found else []
-    )
+    return ["Failures and remarks", *(f"  {r.about} ({_named(r.trials)}): {r.text}" for r in found)] if found else []
 
 
 def _time(facts: Facts) -> list[str]:

@@ -35,7 +35,7 @@ def run(argv: Argv, clock: Clock, give_up: Callable[[], bool] = lambda: False, l
 
     In a session of its own: a Ctrl-C at the terminal is for the tuner, which ends it when it wants to.
     """
-    shown = " ".join(argv[:2])
+    shown = " ".join(word for word in argv[:2] if not word.startswith("-"))
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         try:
             process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)
@@ -55,7 +55,8 @@ def run(argv: Argv, clock: Clock, give_up: Callable[[], bool] = lambda: False, l
         if code is None:
             raise Unreachable(f"{shown}: no answer")
         if code != 0:
-            raise Unreachable(f"{shown}: {told or f'exit code {code}'}")
+            told = told or f"exit code {code}"
+            raise Unreachable(told if told.startswith(f"{shown}:") else f"{shown}: {told}")
         return out.read().decode(errors="replace")
 
 

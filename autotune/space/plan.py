@@ -37,7 +37,8 @@ class LoadTimes(Protocol):
 
 
 class NightInputs(Value, frozen=True, kw_only=True):
-    """The caller's part of a plan. ``command`` is the planned argv of the baseline.
+    """The caller's part of a plan. ``command`` is the planned argv of the baseline, ``command_line`` the same with its
+    settings as a shell reads it; ``notes`` are what the study leaves open.
 
     ``start_s`` and ``trial_s`` are measured times (of an earlier night); absent ones are estimated.
     ``weight_gb`` is over all GPUs. ``confirm_starts`` are further starts at the end of the night.
@@ -48,6 +49,8 @@ class NightInputs(Value, frozen=True, kw_only=True):
     trials: int
     wall_clock_s: float
     command: tuple[str, ...] = ()
+    command_line: str = ""
+    notes: tuple[str, ...] = ()
     confirm_starts: int = 0
     weight_gb: float | None = None
     start_s: float | None = None
@@ -95,6 +98,8 @@ class NightPlan(Value, frozen=True, kw_only=True):
     experts: tuple[ExpertRow, ...]
     min_tokens_per_expert: float
     command: tuple[str, ...]
+    command_line: str
+    notes: tuple[str, ...]
     trials: int
     times: Times
 
@@ -111,6 +116,8 @@ def build_plan(space: Space, inputs: BoundInputs, night: NightInputs) -> NightPl
         experts=_expert_rows(space, inputs, bounds),
         min_tokens_per_expert=inputs.min_tokens_per_expert,
         command=night.command,
+        command_line=night.command_line,
+        notes=night.notes,
         trials=night.trials,
         times=expected_times(night),
     )

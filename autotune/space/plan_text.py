@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from autotune.space.bounds import Bound
 from autotune.space.plan import ExpertRow, KvFigures, NightPlan
 
@@ -17,8 +19,9 @@ def lines(plan: NightPlan) -> tuple[str, ...]:
         text += ["", f"experts (starved below {plan.min_tokens_per_expert:g} tokens each)"]
         text += [_expert_line(row) for row in plan.experts]
     if plan.command:
-        text += ["", "command line of the baseline", "  " + " ".join(plan.command)]
-    return (*text, "", *_time_lines(plan))
+        text += ["", "command line of the baseline", f"  {plan.command_line or shlex.join(plan.command)}"]
+    text += ["", *_time_lines(plan)]
+    return (*text, "", "notes", *(f"  {note}" for note in plan.notes)) if plan.notes else tuple(text)
 
 
 def duration(seconds: float) -> str:

@@ -10,7 +10,7 @@ from typing import Literal
 from scipy import stats
 
 from autotune.errors import InputError
-from autotune.study.file import Objective
+from autotune.study.file import Objective, Workload
 from autotune.values import Estimate, Measurement, Value
 
 Direction = Literal["maximise", "minimise"]
@@ -46,6 +46,9 @@ GOODPUT = "goodput_req_s"
 PER_REQUEST = ("ttft", "tpot", "e2e")
 """Latencies of which each request has one, so that goodput can count the requests that keep their limits."""
 
+FITS_ARRIVALS = "e2e_mean_s"
+"""What to ask of a load that comes at times of its own: queue, prompt and reply all count."""
+
 UNKNOWN_RELATIVE_STDERR = 0.05
 """Assumed within-start error of a figure that came without one: the restart noise of the H200 table."""
 
@@ -75,6 +78,17 @@ def metric_of(name: str, *, where: str = "objective.metric") -> Metric:
         return METRICS[name]
     near = difflib.get_close_matches(name, METRICS, n=1, cutoff=0.0)[0]
     raise InputError(f"{where}: unknown metric {name!r}; did you mean {near!r}?")
+
+
+def tells_the_arrivals(workload: Workload, metric: str) -> str:
+    """Why such a throughput says little of the settings, in words; empty: it says something."""
+    if workload.closed or not metric.endswith(("_throughput_tok_s", "_throughput_req_s")):
+        return ""
+    sent = "the trace's" if workload.kind == "trace" else "workload.request_rate's"
+    return (
+        f"requests come at times of their own, so while the server keeps up {metric} is {sent} whatever the settings; "
+        f"ask for a latency ({FITS_ARRIVALS}, ...) or for {GOODPUT} with objective.constraints"
+    )
 
 
 def check_objective(objective: Objective, *, file: str = "study") -> None:

@@ -38,11 +38,23 @@ class Launch(Value, frozen=True, kw_only=True):
     fed: tuple[str, ...] | None = None
 
 
+class Inquiry(Value, frozen=True, kw_only=True):
+    """A cheap command that succeeds where a server can be started: ``good`` says so, ``remedy`` what to do if not."""
+
+    argv: Argv
+    good: str
+    remedy: str
+
+
 class Wrapping(Protocol):
     """One kind of wrapper, with the settings of one study."""
 
     @property
     def listens(self) -> Listens: ...
+
+    def inquiries(self) -> tuple[Inquiry, ...]:
+        """What can be asked before the first start, each only where those before it went well."""
+        ...
 
     def launch(self, plan: LaunchPlan, mark: str) -> Launch:
         """How the plan's server is started in the foreground. Raises InputError for what it cannot carry."""

@@ -5,14 +5,16 @@ The client is only a window: killed, it leaves its container running, so a stop 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
 from autotune.values import LaunchPlan, Wrapper
-from autotune.wrappers.base import MARK_NAME, SERVER_ENV, Argv, Launch, Listens, belongs, first_line, name_of
+from autotune.wrappers.base import MARK_NAME, SERVER_ENV, Argv, Inquiry, Launch, Listens, belongs, first_line, name_of
 
 KINDS = ("docker", "podman")
+_TARGETS = ("target=", "destination=", "dst=")
 _RUNTIME_FAILED = 125
 """The runtime's own exit code: it could not start the container (docker-run(1), podman-run(1))."""
 
@@ -27,6 +29,21 @@ class Container:
     @property
     def listens(self) -> Listens:
         return "here" if self._wrapper.network == "host" else "published"
+
+    def inquiries(self) -> tuple[Inquiry, ...]:
+        program, image = self._program, self._wrapper.image
+        return (
+            Inquiry(
+                argv=(program, "ps", "--quiet"),
+                good=f"{program} answers",
+                remedy=f"start its daemon, or see that `{program} ps` works for this user",
+            ),
+            Inquiry(
+                argv=(program, "image", "inspect", "--format", "{{.Id}}", image),
+                good=f"image {image} is here",
+                remedy=f"`{program} pull {image}` before the night, or correct engine.wrapper.image",
+            ),
+        )
 
     def launch(self, plan: LaunchPlan, mark: str) -> Launch:
         return Launch(argv=self._run(plan, name_of(mark), {**SERVER_ENV, MARK_NAME: mark}))
@@ -84,6 +101,24 @@ class Container:
         elif gpus:
             # docker reads the value as CSV, in which a comma needs quotes.
             yield from ("--gpus", "all" if gpus == "all" else f'"device={gpus}"')
+
+
+def mounted(wrapper: Wrapper) -> tuple[str, ...]:
+    """The folders of the container that something outside it is mounted on, by its options."""
+    words = [part for word in wrapper.options for part in _split(word)]
+    found: list[str] = []
+    for option, value in itertools.pairwise([*words, ""]):
+        if option in ("--volume", "-v"):
+            found += value.split(":")[1:2]
+        elif option == "--mount":
+            found += [word.partition("=")[2] for word in value.split(",") if word.startswith(_TARGETS)]
+    return tuple(path.rstrip("/") for path in found if path.rstrip("/"))
+
+
+def _split(word: str) -> list[str]:
+    """``--volume=a:b`` as two words."""
+    option, equals, value = word.partition("=")
+    return [option, value] if equals and option in ("--volume", "-v", "--mount") else [word]
 
 
 def passed(plan: LaunchPlan) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from autotune.values import LaunchPlan, Wrapper
-from autotune.wrappers.base import ANY_ADDRESS, Argv, Launch, Listens, belongs, name_of
+from autotune.wrappers.base import ANY_ADDRESS, Argv, Inquiry, Launch, Listens, belongs, name_of
 from autotune.wrappers.script import PORT_GUARD, REFUSE, guarded
 
 KIND = "srun"
@@ -32,6 +32,9 @@ class Slurm:
     @property
     def listens(self) -> Listens:
         return "apart" if self._wrapper.address else "here"
+
+    def inquiries(self) -> tuple[Inquiry, ...]:
+        return (Inquiry(argv=_LIST, good="Slurm answers", remedy="see that `squeue --me` works on this host"),)
 
     def launch(self, plan: LaunchPlan, mark: str) -> Launch:
         return Launch(argv=self._srun(plan, name_of(mark)))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from autotune.values import LaunchPlan, Wrapper
-from autotune.wrappers.base import ANY_ADDRESS, LOOPBACK, SERVER_ENV, Argv, Launch, Listens, first_line
+from autotune.wrappers.base import ANY_ADDRESS, LOOPBACK, SERVER_ENV, Argv, Inquiry, Launch, Listens, first_line
 from autotune.wrappers.container import passed
 from autotune.wrappers.script import FIND_OR_SIGNAL, IN_USE, TETHERED, guarded
 
@@ -29,6 +29,22 @@ class Ssh:
     def listens(self) -> Listens:
         # The forwarded port is ssh's own, or ssh has ended (ExitOnForwardFailure).
         return "apart" if self._wrapper.address else "published"
+
+    def inquiries(self) -> tuple[Inquiry, ...]:
+        there = self._wrapper.destination
+        return (
+            Inquiry(
+                argv=self._ssh((), ("-T",), "true"),
+                good=f"{there} lets us in",
+                remedy=f"see that `ssh -o BatchMode=yes {there} true` works without a question, "
+                "or correct engine.wrapper",
+            ),
+            Inquiry(
+                argv=self._ssh((), ("-T",), _shell("command -v setsid && cat /proc/self/stat")),
+                good=f"{there} has sh, setsid and /proc",
+                remedy=f"install setsid (util-linux) on {there}: a server there is ended through sh, setsid and /proc",
+            ),
+        )
 
     def launch(self, plan: LaunchPlan, mark: str) -> Launch:
         """See ``Wrapping.launch``. Variables go through the standard input: a command line can be read by others."""

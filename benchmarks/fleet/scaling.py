@@ -15,11 +15,11 @@ from pathlib import Path
 
 import msgspec
 
+from autotune.bounding import derive_region
 from autotune.brief import Brief, read_brief
 from autotune.choosing import strategy
 from autotune.fleet.parcel import pack
 from autotune.fleet.shared import Shared
-from autotune.night import derive_region
 from autotune.picking import BASELINE, Searched
 from autotune.search.region import Region
 from autotune.search.suggest import propose

@@ -7,10 +7,16 @@ import os
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from autotune.brief import read_brief
+from autotune.cli.text import ended_text, status_text
+from autotune.events import NightEnded
+from autotune.overview import overview
 from autotune.study.lock import study_lock
-from autotune.values import Diagnosis, Infeasible
+from autotune.study.record import Begun
+from autotune.values import Diagnosis, Infeasible, ParamValue
 from tests.nights import Night, put, records, score
 
 from .conftest import Run
@@ -38,7 +44,7 @@ def test_status_json_has_what_a_script_wants(study: Path, run: Run) -> None:
     assert (seen["settled"], seen["trials"], seen["best_number"]) == (3, 6, 1)
     assert (seen["baseline"], seen["best"], seen["gain"]) == (1000.0, 3000.0, pytest.approx(2.0))
     assert seen["running"] is None
-    assert [line["state"] for line in seen["lines"]] == ["measured", "measured", "oom_runtime", "unsettled"]
+    assert [line["state"] for line in seen["lines"]] == ["measured", "measured", "oom_runtime", "cut off"]
     assert "--max-running-requests" in seen["plan"]["argv"]
 
 
@@ -47,7 +53,42 @@ def test_status_for_people_names_the_best(study: Path, run: Run) -> None:
     _, out, _ = run("status", study)
     assert "3 of 6 trials settled" in out
     assert "3,000.0 (trial 1), +200.0 % over the baseline" in out
-    assert "unsettled" in out
+    assert "cut off" in out
+    assert "0.0s  max_running_requests=64" not in out
+
+
+def test_status_while_a_night_holds_the_lock(study: Path, run: Run) -> None:
+    """A trial without a result runs."""
+    with study_lock(study.parent / "short" / "lock", "2026-01-01T00:00:00"):
+        lines = json.loads(run("status", study, "--json").out)["lines"]
+    assert lines[-1]["state"] == "running"
+
+
+def test_status_names_the_starts_that_count_against_no_number(study: Path, run: Run) -> None:
+    """Five numbered trials, three of them settled that count: the others are explained."""
+    folder = records(study)
+    again = folder.result(0)
+    assert again is not None
+    folder.begin_trial(Begun(number=4, config=again.config, started_at=again.started_at, repeat_of=0))
+    folder.settle(msgspec.structs.replace(again, number=4, repeat_of=0))
+    assert "3 of 6 trials settled beside 1 repeat of the baseline" in run("status", study).out
+
+
+@pytest.mark.parametrize(
+    ("best", "told"),
+    [
+        (dict(BEST), "not yet; run `autotune confirm 'my studies/short.toml'`"),
+        ({}, "nothing to confirm, the server's defaults are the best that was measured"),
+    ],
+)
+def test_the_last_words_say_what_is_left_to_do(best: dict[str, ParamValue], told: str, tmp_path: Path) -> None:
+    """The whole command, or that there is nothing to compare the defaults with."""
+    path = Night(trials=6).write(tmp_path)
+    put(path, 0, {}, score(1000.0))
+    put(path, 1, dict(BEST), score(3000.0 if best else 500.0))
+    seen = overview(read_brief(path))
+    assert told in ended_text(NightEnded(reason="done", settled=2), seen, Path("my studies/short.toml"))
+    assert told.partition(";")[0] in status_text(seen)
 
 
 def test_status_of_a_study_that_never_ran(tmp_path: Path, run: Run) -> None:

@@ -47,3 +47,5 @@ def test_too_few_devices_are_an_error_with_its_remedy(per_trial: int, slots: int
     """What was asked, what is there, and what to change."""
     with pytest.raises(InputError, match=r"resources\.gpus_per_trial: .* 8 are visible; lower resources\.slots"):
         cut(EIGHT, gpus_per_trial=per_trial, slots=slots)
+    with pytest.raises(InputError, match="16 GPUs for one trial are asked for and 8 are visible"):
+        cut(EIGHT, gpus_per_trial=16, slots=0)

@@ -30,7 +30,7 @@ def test_each_is_said_once_with_its_trials() -> None:
         ("gpu_clocks", False, ("0", "1", "4")),
     ]
     assert (found[0].text, found[0].evidence) == ("at kv_pool: lower it", "CUDA OOM")
-    assert "host_load (trials 4): others used the host" in summary(night)
+    assert "host_load (trial 4): others used the host" in summary(night)
 
 
 def test_a_clean_night_has_none() -> None:
