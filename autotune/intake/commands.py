@@ -10,6 +10,7 @@ from tree_sitter import Node
 from autotune.intake.words import Scope, Word, between, fields, one, source
 
 _REDIRECTS = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
+_TESTS = frozenset({"[", "test", "command", "which", "type", "grep", "pgrep", "curl", "nvidia-smi"})
 _AROUND = frozenset({"redirected_statement", "list", "pipeline", "negated_command"})
 
 
@@ -39,6 +40,18 @@ def value_of(value: Node | None, scope: Scope) -> tuple[Word, ...]:
     if value.type == "array":
         return tuple(word for child in value.named_children for word in fields(child, scope))
     return (one(value, scope),)
+
+
+def is_test(node: Node) -> bool:
+    """Whether a command only asks something, and so decides about what follows it."""
+    if node.type == "list":
+        return is_test(node.named_children[-1])
+    if node.type in ("redirected_statement", "negated_command"):
+        return bool(node.named_children) and is_test(node.named_children[0])
+    name = node.child_by_field_name("name")
+    if node.type == "test_command" or (node.children and node.children[0].type == "(("):
+        return True
+    return name is not None and source(name) in _TESTS
 
 
 def loop_variable(node: Node) -> str:

@@ -17,7 +17,7 @@ from autotune.intake.flags import take
 from autotune.intake.nodes import refuse_several_nodes
 from autotune.intake.remark import Remark
 from autotune.intake.search_path import without_doubles
-from autotune.intake.server import Server, kind_of
+from autotune.intake.server import Server, kind_of, stranger
 from autotune.intake.words import Word
 from autotune.intake.wrapped import Wrapped
 from autotune.study.environment import is_name, looks_secret
@@ -69,6 +69,8 @@ def launch_of(call: Call, server: Server, where: str) -> Launch:
     command = _told(words, notes)
     if kind_of(command):
         refuse_several_nodes(command, notes.place)
+        if program := stranger(command):
+            notes.say(f"{program} stands before the server and was kept: it must hold it, and end with it")
     _flags_elsewhere(command, notes)
     return Launch(
         kind=kind,

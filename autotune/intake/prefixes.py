@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
@@ -10,7 +11,7 @@ from autotune.study.environment import is_name
 from autotune.values import Value
 
 _PREFIXES = frozenset({"exec", "nohup", "command", "builtin", "time", "setsid"})
-_SUDO_VALUES = frozenset({"-u", "-g", "-h", "-p", "-C", "-r", "-t", "-T", "-U", "-R"} | {"--user", "--group", "--host"})
+_SUDO_VALUE = re.compile(r"-[A-Za-z]*[ughpCrtTURD]|--(?:user|group|host|prompt|chdir)")
 
 
 class Bare(Value, frozen=True, kw_only=True):
@@ -64,8 +65,8 @@ def _without_sudo(words: list[Word], env: dict[str, Word]) -> tuple[list[Word], 
     given, kept = bool(env), False
     while words and words[0].text.startswith("-"):
         option = words[0].text
-        kept = kept or option == "-E" or option.startswith("--preserve-env")
-        words = words[2:] if option in _SUDO_VALUES else words[1:]
+        kept = kept or bool(re.fullmatch(r"-[A-Za-z]*E[A-Za-z]*", option)) or option.startswith("--preserve-env")
+        words = words[2:] if _SUDO_VALUE.fullmatch(option) else words[1:]
         if option == "--":
             break
     words = _without_assignments(words, env)

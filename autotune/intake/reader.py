@@ -15,7 +15,7 @@ from tree_sitter import Node
 
 from autotune.intake.arguments import given
 from autotune.intake.call import Call
-from autotune.intake.commands import loop_variable, words_of
+from autotune.intake.commands import is_test, loop_variable, words_of
 from autotune.intake.prefixes import Bare, bare
 from autotune.intake.shells import Opened, opened_by
 from autotune.intake.syntax import refuse_broken
@@ -57,12 +57,14 @@ class Reader(Variables):
             "for_statement": self._loop,
             "c_style_for_statement": self._loop,
             "subshell": self._subshell,
+            "list": self._list,
         }
         self._builtins: dict[str, Callable[[Node, list[Word]], None]] = {
             "cd": self._enter,
             "pushd": self._enter,
             ".": self._source,
             "source": self._source,
+            "eval": self._evaluate,
             "set": self._arguments,
             "shift": self._shift,
             "read": self._ask,
@@ -98,6 +100,16 @@ class Reader(Variables):
         self._unsure += 1
         self._each(node)
         self._unsure -= 1
+
+    def _list(self, node: Node) -> None:
+        """What stands behind ``[ ... ] &&`` is under a condition as well."""
+        left, *right = node.named_children
+        self.read(left)
+        asked = is_test(left)
+        self._unsure += asked
+        for child in right:
+            self.read(child)
+        self._unsure -= asked
 
     def _loop(self, node: Node) -> None:
         """What differs from turn to turn cannot be told."""
@@ -234,6 +246,16 @@ class Reader(Variables):
         return reader
 
     # Builtins
+
+    def _evaluate(self, node: Node, words: list[Word]) -> None:
+        """Text for this shell."""
+        if self._depth >= _DEPTH:
+            return
+        first = self._first
+        self._depth += 1
+        self.take(" ".join(word.code for word in words[1:]), self._line(node))
+        self._depth -= 1
+        self._first = first
 
     def _enter(self, node: Node, words: list[Word]) -> None:
         self._folder = _entered(self._folder, [word for word in words[1:] if not word.text.startswith("-")])

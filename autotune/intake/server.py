@@ -26,6 +26,8 @@ MODULES = {
 _FILES = {"launch_server.py": "sglang", "api_server.py": "vllm"}
 _STARTS = frozenset({"sglang", "vllm", "numactl", "taskset", "env", "bash"})
 """Words with which the command line of a server begins."""
+_FRONT = frozenset({"chrt", "ionice", "nice", "nsys", "stdbuf", "timeout", "uv"})
+"""Programs that run what follows them, and leave a server as it is."""
 _IMAGES = {"vllm-openai": (("python3", "-m", "vllm.entrypoints.openai.api_server"), ("vllm", "serve"))}
 """Images whose entry point is the server: how it takes its model behind a flag, and by place."""
 _ELSEWHERE = frozenset({*CONTAINERS, "kubectl", "systemd-run", "sbatch", "ssh", "srun"})
@@ -45,6 +47,13 @@ def kind_of(argv: Sequence[str]) -> str:
         if name in _FILES:
             return _FILES[name]
     return ""
+
+
+def stranger(argv: Sequence[str]) -> str:
+    """The program that runs the server, where it is none that is known to leave it as it is."""
+    program = PurePath(argv[0]).name
+    known = program in _STARTS | _FRONT or program in _FILES or program.startswith(("python", "pypy"))
+    return "" if known or program == "autotune" else argv[0]
 
 
 def program_of(call: Call) -> str:

@@ -23,6 +23,7 @@ _EXPANSIONS = frozenset(
     {"simple_expansion", "expansion", "command_substitution", "process_substitution", "arithmetic_expansion"}
 )
 _PARAMETER = re.compile(r"(?P<name>[A-Za-z_]\w*|[0-9@*])(?P<all>\[[@*]\])?(?:(?P<op>:?[-=+?])(?P<rest>.*))?", re.DOTALL)
+_LATE_ARGUMENTS = re.compile(r"\$\{@:([1-9]\d?)\}")
 _OWN_FOLDER = re.compile(
     r"""\$\(\s*(?:cd\s+(?:--\s+)?"?\$\(\s*)?dirname\s+(?:--\s+)?"?\$(?:0|BASH_SOURCE|\{(?:0|BASH_SOURCE(?:\[0\])?)\})"?"""
     r"""\s*\)(?:"?\s*(?:>\s*/dev/null\s*(?:2>&1)?)?\s*&&\s*pwd(?:\s+-P)?\s*\))?"""
@@ -222,6 +223,8 @@ def _substitution(text: str, scope: Scope) -> Word:
 
 def _expansion(node: Node, scope: Scope, quoted: bool) -> Part:
     text = source(node)
+    if late := _LATE_ARGUMENTS.fullmatch(text):
+        return Part(words=(scope.get("@") or ())[int(late[1]) - 1 :], splits=not quoted)
     match = _PARAMETER.fullmatch(text[2:-1] if text.startswith("${") else text[1:])
     if not match:
         return Part(words=(Word(text=text, unclear=text),))

@@ -163,6 +163,16 @@ def test_sudo_leaves_and_what_it_sets_stays() -> None:
     found = launch("export A=1\nsudo -u svc env B=2 vllm serve m")
     assert (found.command, found.env) == (("vllm", "serve", "m"), {"A": "1", "B": "2"})
     assert "sudo without -E hands on little" in said(found)
+    assert launch("sudo -iu svc vllm serve m").command == ("vllm", "serve", "m")
+
+
+def test_a_program_before_the_server_that_is_not_known_is_named() -> None:
+    """It stays; what only pins or slows the server needs no word."""
+    found = launch("./with-limits vllm serve m")
+    assert found.command == ("./with-limits", "vllm", "serve", "m")
+    assert "./with-limits stands before the server and was kept" in said(found)
+    for line in ("nice -n 5 vllm serve m", "numactl -N 0 vllm serve m", "cd /x && vllm serve m", "/v/bin/vllm serve m"):
+        assert "stands before" not in said(launch(line))
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,16 @@ def test_conditions_are_not_decided() -> None:
     ]
 
 
+def test_a_condition_may_stand_in_one_line() -> None:
+    """``[ ... ] &&`` is one; ``cd ... &&`` decides nothing."""
+    script = read("A=0\n(( X > 1 )) && A=1\ncommand -v x > /dev/null || B=2\ncd /srv && C=3\nserver $A $B $C")
+    assert script.calls[-1].argv == ("server", "0", "2", "3")
+    assert [str(remark) for remark in script.remarks] == [
+        "launch.sh:2: A is set anew under a condition; that was not followed",
+        "launch.sh:3: B is set under a condition, which was taken to hold",
+    ]
+
+
 def test_a_command_under_a_condition_is_not_sure() -> None:
     """In an if, a loop or a case that cannot be decided."""
     assert [call.sure for call in read("if x; then server; fi\nserver").calls] == [False, False, True]
@@ -186,3 +196,4 @@ def test_what_does_nothing_to_a_server_is_passed_over(text: str) -> None:
 def test_a_function_that_calls_itself_ends() -> None:
     """A script that cannot end is read to an end."""
     assert read("f() { f; server; }\nf").calls
+    assert read("A='server; eval $A'\neval $A").calls
