@@ -19,7 +19,9 @@ from autotune.intake.bench import Load, is_result, latest, load_of, read_rows
 from autotune.intake.draft import Draft, Gathered, Seen, Wish, draft, known_engine
 from autotune.intake.remark import Remark
 from autotune.intake.sources import sort_script
+from autotune.intake.surroundings import about_python, with_folder, with_model
 from autotune.intake.sweep import is_parameters, records_of, sweep_of
+from autotune.intake.syntax import refuse_foreign
 from autotune.intake.toml import render_study
 from autotune.server.gpu import GpuProbe
 from autotune.server.nvml import find_gpu
@@ -101,6 +103,7 @@ class _Found:
             self._results(path)
             return
         text = _text(path)
+        refuse_foreign(text, path.name)
         if text.lstrip()[:1] in ("{", "["):
             self._json(path, text)
         else:
@@ -111,18 +114,24 @@ class _Found:
         if script.launch is None and not script.loads and not script.sweeps:
             raise InputError(
                 f"{path}: starts no server that is known: python -m sglang.launch_server, sglang serve, vllm serve, "
-                "or one of them in docker run; --engine says that its last command is one"
+                "or one of them in docker run; "
+                + (
+                    "and none of its commands could be one"
+                    if self._kind
+                    else "--engine says that its last command is one"
+                )
             )
         if script.launch is not None and self._so_far.launch is not None:
             raise InputError(f"{path}: a server was found in an earlier file too; give one script")
         self._take(script.remarks)
         if script.launch is not None:
             self._so_far = msgspec.structs.replace(self._so_far, launch=script.launch)
+            self._take(about_python(script.launch, environ))
         for load in script.loads:
             if any(sweep.bench_params for sweep in script.sweeps):
                 self._swept = load.told  # the sweep's own options come on top of these
             else:
-                self._load(load, path.name)
+                self._load(with_folder(load, path.parent), path.name)
         for sweep in script.sweeps:
             for name in (sweep.serve_params, sweep.bench_params):
                 if name:
@@ -205,11 +214,14 @@ def make(wish: Wish, gathered: Gathered, seen: Seen) -> tuple[Draft, str]:
     """The draft and the text of its study file, which is checked as any other. Raises InputError."""
     _agree(wish, gathered)
     kind = gathered.launch.kind if gathered.launch else known_engine(wish)
-    made = _within_vocabulary(_with_dataset(draft(wish, gathered, seen, space_of(kind))))
+    made = draft(wish, gathered, seen, space_of(kind))
+    made = _within_vocabulary(_with_dataset(with_model(made, gathered.launch)))
     text = render_study(made)
     try:
         parse_study(text, known_names())
     except Problem as problem:
+        if gathered.launch and problem.key.startswith("engine."):
+            raise InputError(f"{gathered.launch.place}: no night can start this: {problem}") from None
         raise InputError(f"the study would not be valid: {problem}") from None
     return made, text
 

@@ -115,6 +115,9 @@ def test_a_sweeps_results_are_read_from_its_folder(tmp_path: Path) -> None:
         ("x.json", '{"a": 1', "is no JSON object"),
         ("x.json", '{"a": 1}', "holds no result of a load generator"),
         ("x.sh", "vllm serve a\nvllm serve b\n", "servers are started in lines 1, 2"),
+        ("x.service", "[Unit]\nA=b\n[Service]\nExecStart=vllm serve a\n", "is a systemd unit.*its ExecStart"),
+        ("x.yml", "a:\n  entrypoint: vllm serve a\n", "is YAML.*docker run"),
+        ("x", "services:\n  a:\n    entrypoint: vllm serve a\n", "is YAML.*docker run"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_one_error(tmp_path: Path, name: str, content: str, message: str) -> None:
@@ -252,7 +255,59 @@ def test_a_launcher_of_ones_own_is_a_server_when_the_engine_is_named(tmp_path: P
     found = gather([tmp_path / "serve.sh"], {}, "sglang")
     assert found.launch is not None
     assert (found.launch.kind, found.launch.command[0]) == ("sglang", "./my-launcher.py")
-    assert [str(remark) for remark in found.remarks] == ["serve.sh:1: not taken over: ulimit -n 9999"]
+    assert [str(remark) for remark in found.remarks] == [
+        "serve.sh:2: taken for the sglang server, as --engine says: exec ./my-launcher.py --model-path /m --tp 2",
+        "serve.sh:1: not taken over: ulimit -n 9999",
+    ]
+
+
+def test_what_is_no_server_does_not_become_one(tmp_path: Path) -> None:
+    """--engine takes the last command that could be one; a terminal's window, a copy, a sleep could not."""
+    path = tmp_path / "serve.sh"
+    path.write_text("nohup ./my-launcher.py --tp 2 &\nsleep 5\ncp a b\ntmux attach\ndisown\n")
+    found = gather([path], {}, "sglang").launch
+    assert found is not None
+    assert found.command == ("./my-launcher.py", "--tp", "2")
+    path.write_text("cp a b\ntmux new-session -d -s x\n")
+    with pytest.raises(InputError, match="none of its commands could be one"):
+        gather([path], {}, "sglang")
+
+
+def test_paths_of_a_script_are_those_of_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model's folder and the data set in full, where they are there; a name that is downloaded stays."""
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / "data"
+    (place / "models" / "q").mkdir(parents=True)
+    (place / "sg.json").write_text("[]")
+    bench = "vllm bench serve --dataset-name sharegpt --dataset-path ./sg.json --max-concurrency 4"
+    (place / "launch.sh").write_text(f"cd {place}\nvllm serve models/q &\n{bench}\n")
+    made, _ = make(Wish(), gather([place / "launch.sh"], {}), Seen())
+    assert made.engine.command == ["env", f"--chdir={place}", "vllm", "serve", "models/q"]
+    assert (made.model_path, made.workload["dataset"]) == (str(place / "models" / "q"), str(place / "sg.json"))
+    (place / "launch.sh").write_text(f"vllm serve meta/L &\n{bench}\n")
+    made, _ = make(Wish(), gather([place / "launch.sh"], {}), Seen())
+    assert (made.model_path, made.workload["dataset"]) == ("meta/L", str(place / "sg.json"))
+
+
+def test_a_bare_python_is_named_with_what_it_is_here(tmp_path: Path) -> None:
+    """Unless the script brings its own environment, or a container does."""
+    (tmp_path / "python3").write_text("#!/bin/sh\n")
+    (tmp_path / "python3").chmod(0o755)
+    server = "python3 -m sglang.launch_server --model-path /m"
+    path = tmp_path / "launch.sh"
+    path.write_text(f"\n{server}\n")
+    [remark] = gather([path], {"PATH": str(tmp_path)}).remarks
+    assert str(remark).startswith(f"launch.sh:2: python3 is the first one in a night's PATH, here {tmp_path}/python3;")
+    for text_ in (f". /v/bin/activate\n{server}\n", f"docker run image {server}\n", f"/v/bin/{server}\n"):
+        path.write_text(text_)
+        assert gather([path], {"PATH": str(tmp_path)}).remarks == ()
+
+
+def test_what_no_night_can_start_is_named_with_its_line(tmp_path: Path) -> None:
+    """The study that would say so does not exist yet."""
+    (tmp_path / "launch.sh").write_text("\nssh -N gpu7 vllm serve m\n")
+    with pytest.raises(InputError, match=r"launch\.sh:2: no night can start this: engine\.wrapper\.options\[0\]: -N"):
+        make(ANSWERS, gather([tmp_path / "launch.sh"], {}), Seen())
 
 
 @pytest.mark.parametrize("wish", [Wish(engine="vllm"), Wish(model="/other"), Wish(tensor_parallel=2)])

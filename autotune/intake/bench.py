@@ -25,7 +25,7 @@ _DIGITS = 4
 class Load(Value, frozen=True, kw_only=True):
     """``workload`` holds the keys of a study that are known. ``kind`` is the engine, empty where it was not told.
 
-    ``told`` are the options that it was read from, where it was no result.
+    ``told`` are the options that it was read from, where it was no result; ``folder`` is where it ran, if known.
     """
 
     workload: dict[str, int | float | str | bool]
@@ -33,6 +33,7 @@ class Load(Value, frozen=True, kw_only=True):
     model: str = ""
     remarks: tuple[Remark, ...] = ()
     told: dict[str, str] = {}
+    folder: str = ""
 
 
 def read_rows(text: str, where: str) -> list[dict[str, Any]]:

@@ -12,10 +12,12 @@ from collections.abc import Mapping, Sequence
 from autotune.engines.argv import flag_name, value_of
 from autotune.errors import InputError
 from autotune.export.bundle import SECRET_FLAGS
+from autotune.intake.call import Call
 from autotune.intake.flags import take
+from autotune.intake.nodes import refuse_several_nodes
 from autotune.intake.remark import Remark
-from autotune.intake.script import Call
-from autotune.intake.server import server_of
+from autotune.intake.search_path import without_doubles
+from autotune.intake.server import Server, kind_of, stranger
 from autotune.intake.words import Word
 from autotune.intake.wrapped import Wrapped
 from autotune.study.environment import is_name, looks_secret
@@ -28,7 +30,10 @@ _TLS = ("--ssl-keyfile", "--ssl-certfile", "--ssl-ca-certs", "--ssl-keyfile-pass
 
 
 class Launch(Value, frozen=True, kw_only=True):
-    """A server as a study starts it. ``host`` and ``port`` are those of the script, empty where it names none."""
+    """A server as a study starts it. ``host`` and ``port`` are those of the script, empty where it names none.
+
+    ``place`` is its line of the script; in ``folder`` its relative paths are looked for, empty: where it is started.
+    """
 
     kind: str
     command: tuple[str, ...]
@@ -42,19 +47,17 @@ class Launch(Value, frozen=True, kw_only=True):
     served_name: str = ""
     host: str = ""
     port: str = ""
+    place: str = ""
+    folder: str = ""
     remarks: tuple[Remark, ...] = ()
 
 
-def launch_of(call: Call, where: str, kind: str = "") -> Launch:
-    """The study's engine; ``kind`` as in ``server_of``.
-
-    Raises InputError for a command of which a part cannot be told, or that is no server.
-    """
-    server = server_of(call, where, kind)
-    if server is None:
-        raise InputError(f"{where}:{call.line}: no server that is known is started here")
+def launch_of(call: Call, server: Server, where: str) -> Launch:
+    """The study's engine. Raises InputError for a command of which a part cannot be told, or that no night can run."""
     kind, wrapped = server.kind, server.wrapped
     notes = _Notes(where, call.line)
+    for change in server.changes:
+        notes.say(change)
     words = _without_unset(list(server.words), notes)
     words, keys = _without_keys(words, kind, notes)
     words, host, port = _without_address(words, notes)
@@ -62,11 +65,13 @@ def launch_of(call: Call, where: str, kind: str = "") -> Launch:
     settings, passed = _settings(server.env, notes)
     if kind == "vllm" and (_VLLM_KEY in server.env or "--api-key" in keys):
         keys["--api-key"] = _VLLM_KEY
-    for change in wrapped.changes if wrapped else ():
-        notes.say(change)
     _told(wrapped.words if wrapped else (), notes)
     command = _told(words, notes)
-    argv = [word.text for word in words]
+    if kind_of(command):
+        refuse_several_nodes(command, notes.place)
+        if program := stranger(command):
+            notes.say(f"{program} stands before the server and was kept: it must hold it, and end with it")
+    _flags_elsewhere(command, notes)
     return Launch(
         kind=kind,
         command=tuple(_in_folder(command, call, wrapped, notes)),
@@ -76,12 +81,23 @@ def launch_of(call: Call, where: str, kind: str = "") -> Launch:
         wrapper=wrapped.wrapper if wrapped else Wrapper(),
         api_key_env=keys.get("--api-key", ""),
         admin_key_env=keys.get("--admin-api-key", ""),
-        model_path=value_of(argv, "--model-path", "--model") or _positional(argv),
-        served_name=value_of(argv, "--served-model-name") or "",
+        model_path=value_of(command, "--model-path", "--model") or _positional(command),
+        served_name=value_of(command, "--served-model-name") or "",
         host=host,
         port=port,
+        place=notes.place,
+        folder=call.folder.text if call.folder and not call.folder.unclear and not _isolated(wrapped) else "",
         remarks=tuple(notes.said),
     )
+
+
+def _isolated(wrapped: Wrapped | None) -> bool:
+    return wrapped is not None and wrapped.isolated
+
+
+def _flags_elsewhere(command: Sequence[str], notes: _Notes) -> None:
+    if file := value_of(command, "--config"):
+        notes.say(f"further flags stand in {file}, which was not read: what it sets is not seen here")
 
 
 def _version(wrapped: Wrapped | None) -> str:
@@ -98,15 +114,20 @@ class _Notes:
         self.line = line
         self.said: list[Remark] = []
 
-    def say(self, text: str) -> None:
-        self.said.append(Remark(where=self.where, line=self.line, text=text))
+    @property
+    def place(self) -> str:
+        return f"{self.where}:{self.line}"
+
+    def say(self, text: str, line: int = 0) -> None:
+        self.said.append(Remark(where=self.where, line=line or self.line, text=text))
 
 
 def _without_unset(words: list[Word], notes: _Notes) -> list[Word]:
     """Variables that are set nowhere and stand alone: bash makes nothing of them. Behind a flag one is missing."""
     kept: list[Word] = []
     for word in words:
-        alone = word.unclear and not word.text and not (kept and flag_name(kept[-1].text))
+        wanted = bool(kept) and (flag_name(kept[-1].text) or kept[-1].text == "serve")
+        alone = word.unclear and not word.text and not word.line and not wanted
         if alone and not any(looks_secret(name) for name in word.names):
             notes.say(f"{word.unclear} is set nowhere and was taken as empty")
         else:
@@ -161,11 +182,11 @@ def _settings(env: Mapping[str, Word], notes: _Notes) -> tuple[dict[str, str], l
         elif looks_secret(name, word.text) or word.unclear == f"${name}":
             passed.append(name)
             if not word.unclear:
-                notes.say(f"{name} looks like a secret: export it before a night; its value was not taken")
+                notes.say(f"{name} looks like a secret: export it before a night; its value was not taken", word.line)
         elif word.unclear:
-            notes.say(f"{name} was left out: {word.unclear} cannot be told without running the script")
+            notes.say(f"{name} was left out: {word.unclear} cannot be told without running the script", word.line)
         else:
-            literal[name] = word.text
+            literal[name] = without_doubles(word.text) if name == "PATH" else word.text
     return literal, passed
 
 
@@ -175,17 +196,24 @@ def _told(words: Sequence[Word], notes: _Notes) -> list[str]:
         if word.unclear:
             behind = f" (behind {before.text})" if flag_name(before.text) else ""
             raise InputError(
-                f"{notes.where}:{notes.line}: {word.unclear}{behind} cannot be told without running the script; "
-                "export the variable with its value and run again, or write the value into a copy of the script"
+                f"{notes.place}: {word.unclear}{behind} cannot be told without running the script; "
+                f"{_remedy(word, notes)}"
             )
     return [word.text for word in words]
+
+
+def _remedy(word: Word, notes: _Notes) -> str:
+    """An export helps only where the script itself does not set the variable."""
+    name = word.unclear.removeprefix("$")
+    write = f"write the value into line {word.line or notes.line} of a copy of the script"
+    return write if word.line or not is_name(name) else f"export {name} with its value and run again, or {write}"
 
 
 def _in_folder(command: list[str], call: Call, wrapped: Wrapped | None, notes: _Notes) -> list[str]:
     """A script that changes its folder: the command does the same, by env(1)."""
     if call.folder is None:
         return command
-    if wrapped is not None and wrapped.isolated:
+    if _isolated(wrapped):
         notes.say(f"the folder {call.folder.text} is not taken over; relative paths of the wrapper's options meant it")
         return command
     if call.folder.unclear:

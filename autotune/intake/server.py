@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 
-from autotune.intake.script import Call, read_script
+import msgspec
+
+from autotune.errors import InputError
+from autotune.intake.call import Call
+from autotune.intake.prefixes import Bare, bare
+from autotune.intake.script import read_script
+from autotune.intake.shells import opened_by
 from autotune.intake.words import Word
-from autotune.intake.wrapped import Wrapped, wrapped_of
-from autotune.study.environment import is_name
+from autotune.intake.wrapped import CONTAINERS, Wrapped, wrapped_of
 from autotune.values import Value
 
 MODULES = {
@@ -22,10 +26,12 @@ MODULES = {
 _FILES = {"launch_server.py": "sglang", "api_server.py": "vllm"}
 _STARTS = frozenset({"sglang", "vllm", "numactl", "taskset", "env", "bash"})
 """Words with which the command line of a server begins."""
+_FRONT = frozenset({"chrt", "ionice", "nice", "nsys", "stdbuf", "timeout", "uv"})
+"""Programs that run what follows them, and leave a server as it is."""
 _IMAGES = {"vllm-openai": (("python3", "-m", "vllm.entrypoints.openai.api_server"), ("vllm", "serve"))}
 """Images whose entry point is the server: how it takes its model behind a flag, and by place."""
-_PREFIXES = frozenset({"exec", "nohup", "command", "builtin", "time", "setsid"})
-_SHELLS = frozenset({"bash", "sh", "dash", "zsh"})
+_ELSEWHERE = frozenset({*CONTAINERS, "kubectl", "systemd-run", "sbatch", "ssh", "srun"})
+"""Programs whose server goes on when they are ended themselves."""
 
 
 def kind_of(argv: Sequence[str]) -> str:
@@ -43,6 +49,19 @@ def kind_of(argv: Sequence[str]) -> str:
     return ""
 
 
+def stranger(argv: Sequence[str]) -> str:
+    """The program that runs the server, where it is none that is known to leave it as it is."""
+    program = PurePath(argv[0]).name
+    known = program in _STARTS | _FRONT or program in _FILES or program.startswith(("python", "pypy"))
+    return "" if known or program == "autotune" else argv[0]
+
+
+def program_of(call: Call) -> str:
+    """The program of a call, whatever stands before it."""
+    words = bare(call.words, {}).words
+    return PurePath(words[0].text).name if words else ""
+
+
 class Server(Value, frozen=True, kw_only=True):
     """A call that starts a server, taken apart: engine, wrapper, the server's own words, the settings it gets."""
 
@@ -50,19 +69,40 @@ class Server(Value, frozen=True, kw_only=True):
     wrapped: Wrapped | None
     words: tuple[Word, ...]
     env: dict[str, Word]
+    changes: tuple[str, ...] = ()
 
 
-def server_of(call: Call, where: str, kind: str = "") -> Server | None:
-    """The server that a call starts, None for any other call. ``kind``: it is one, of that engine, if none is seen."""
-    words, env = _stripped(call)
-    wrapped = wrapped_of(words, _STARTS)
-    body = list(wrapped.rest) if wrapped else words
+def server_of(call: Call, where: str, environ: Mapping[str, str], kind: str = "") -> Server | None:
+    """The server that a call starts, None for any other call. ``kind``: it is one, of that engine, if none is seen.
+
+    Raises InputError where a program starts it that a night could not end it by.
+    """
+    own = bare(call.words, call.env)
+    body, env = list(own.words), own.env
+    wrapped = wrapped_of(body, _STARTS)
+    changes = (*call.changes, *own.changes, *(wrapped.changes if wrapped else ()))
     if wrapped:
         env = _reaching(env, wrapped)
-        body = _with_entry(body, wrapped)
-    body, more = _from_shell(body, where, env)
+        body = _with_entry(list(wrapped.rest), wrapped)
+        inside = _from_shell(Bare(words=tuple(body), env=env), Path(where), {} if wrapped.isolated else environ)
+        env, changes = inside.env, (*changes, *inside.changes)
+        # A variable of the other side: nobody could export it here.
+        body = [_placed(word, call.line) if wrapped.isolated and word.unclear else word for word in inside.words]
     kind = kind_of([word.text for word in body]) or kind
-    return Server(kind=kind, wrapped=wrapped, words=tuple(body), env={**env, **more}) if kind else None
+    if not kind:
+        return None
+    if not wrapped and body and PurePath(body[0].text).name in _ELSEWHERE:
+        program = " ".join(word.text for word in body[:2])
+        raise InputError(
+            f"{where}:{call.line}: {program}: the server would go on when this is ended; give a script that starts it "
+            "in the foreground: its own command line, or docker run, podman run, srun or ssh in front of that"
+        )
+    if wrapped and wrapped.several:
+        raise InputError(
+            f"{where}:{call.line}: {wrapped.several}: a night starts one task on one node; "
+            "give a script of a server that fits one"
+        )
+    return Server(kind=kind, wrapped=wrapped, words=tuple(body), env=env, changes=changes)
 
 
 def _reaching(env: dict[str, Word], wrapped: Wrapped) -> dict[str, Word]:
@@ -84,38 +124,21 @@ def _with_entry(body: list[Word], wrapped: Wrapped) -> list[Word]:
     return [*(Word(text=text) for text in program), *body]
 
 
-def _stripped(call: Call) -> tuple[list[Word], dict[str, Word]]:
-    """The words without ``exec``, ``nohup`` and the like; assignments of env(1) join the settings."""
-    words, env = list(call.words), dict(call.env)
-    while words:
-        program = PurePath(words[0].text).name
-        if program in _PREFIXES:
-            words = _without_options(words[1:])
-        elif program == "env" and len(words) > 1 and "=" in words[1].text and not words[1].text.startswith("-"):
-            while len(words) > 1 and is_name(words[1].text.partition("=")[0]) and "=" in words[1].text:
-                name, _, value = words.pop(1).text.partition("=")
-                env[name] = Word(text=value)
-            words = words[1:]
-        else:
-            break
-    return words, env
-
-
-def _without_options(words: list[Word]) -> list[Word]:
-    while words and words[0].text.startswith("-"):
-        words = words[2:] if words[0].text == "-a" else words[1:]
-    return words
-
-
-def _from_shell(words: list[Word], where: str, env: Mapping[str, Word]) -> tuple[list[Word], dict[str, Word]]:
+def _from_shell(outer: Bare, where: Path, environ: Mapping[str, str]) -> Bare:
     """``bash -c 'SERVER ...'`` is the server itself: flags could not be added behind the quoted text."""
-    if len(words) < 3 or PurePath(words[0].text).name not in _SHELLS or not re.fullmatch(r"-\w*c", words[1].text):
-        return words, {}
-    settings = {name: word.text for name, word in env.items() if not word.unclear}
-    calls = [call for call in read_script(words[2].text, Path(where), settings).calls if kind_of(call.argv)]
+    opened = opened_by(outer.words)
+    if not opened or not opened[0].text:
+        return outer
+    settings = {**environ, **{name: word.text for name, word in outer.env.items() if not word.unclear}}
+    calls = [call for call in read_script(opened[0].text, where, settings).calls if kind_of(call.argv)]
     if len(calls) != 1:
-        return words, {}
-    inner, more = _stripped(calls[0])
+        return outer
+    inner = bare(calls[0].words, calls[0].env)
+    words = inner.words
     if folder := calls[0].folder:
-        inner = [Word(text="env"), Word(text="--chdir=") + folder, *inner]
-    return inner, more
+        words = (Word(text="env"), Word(text="--chdir=") + folder, *words)
+    return Bare(words=words, env={**outer.env, **inner.env}, changes=(*calls[0].changes, *inner.changes))
+
+
+def _placed(word: Word, line: int) -> Word:
+    return msgspec.structs.replace(word, line=word.line or line)

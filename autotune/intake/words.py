@@ -23,6 +23,7 @@ _EXPANSIONS = frozenset(
     {"simple_expansion", "expansion", "command_substitution", "process_substitution", "arithmetic_expansion"}
 )
 _PARAMETER = re.compile(r"(?P<name>[A-Za-z_]\w*|[0-9@*])(?P<all>\[[@*]\])?(?:(?P<op>:?[-=+?])(?P<rest>.*))?", re.DOTALL)
+_LATE_ARGUMENTS = re.compile(r"\$\{@:([1-9]\d?)\}")
 _OWN_FOLDER = re.compile(
     r"""\$\(\s*(?:cd\s+(?:--\s+)?"?\$\(\s*)?dirname\s+(?:--\s+)?"?\$(?:0|BASH_SOURCE|\{(?:0|BASH_SOURCE(?:\[0\])?)\})"?"""
     r"""\s*\)(?:"?\s*(?:>\s*/dev/null\s*(?:2>&1)?)?\s*&&\s*pwd(?:\s+-P)?\s*\))?"""
@@ -32,20 +33,42 @@ _STRING_ESCAPE = re.compile(r'\\([$`"\\\n])')
 
 
 class Word(Value, frozen=True, kw_only=True):
-    """One argument. ``names`` are the variables it was made of; ``unclear`` is what of it could not be told."""
+    """One argument. ``names`` are the variables it was made of; ``unclear`` is what of it could not be told.
+
+    ``line`` is where the script sets it, 0: nowhere. ``again`` is what a shell must read, where that is not the text.
+    """
 
     text: str
     names: tuple[str, ...] = ()
     unclear: str = ""
+    line: int = 0
+    again: str = ""
+
+    @property
+    def code(self) -> str:
+        """The text for a shell that reads it once more: a variable without a value stays one."""
+        return self.again or self.text
 
     def __add__(self, other: Word) -> Word:
         return Word(
-            text=self.text + other.text, names=(*self.names, *other.names), unclear=self.unclear or other.unclear
+            text=self.text + other.text,
+            names=(*self.names, *other.names),
+            unclear=self.unclear or other.unclear,
+            line=other.line if other.unclear and not self.unclear else self.line or other.line,
+            again=self.code + other.code if self.again or other.again else "",
         )
 
 
+def unset(name: str) -> Word:
+    """A variable whose value only a run could tell."""
+    return Word(text="", names=(name,), unclear=f"${name}", again=f"${{{name}}}")
+
+
 class Scope(msgspec.Struct, kw_only=True):
-    """The variables at one place of a script; ``environ`` is that of the reader, in which secrets stay unread."""
+    """The variables at one place of a script; ``environ`` is that of the reader, in which secrets stay unread.
+
+    The arguments of the script, or of the function that runs, are the fields of ``@``, where they are known.
+    """
 
     path: Path
     environ: Mapping[str, str]
@@ -56,12 +79,14 @@ class Scope(msgspec.Struct, kw_only=True):
         """The fields of a variable, None where it is not set."""
         if name == "0":
             return (Word(text=str(self.path)),)
+        if name.isdecimal():
+            return self.variables.get("@", ())[int(name) - 1 : int(name)] or None
         if name in self.variables:
             return self.variables[name]
         if name not in self.environ or name in self.unset:
             return None
         if looks_secret(name, self.environ[name]):
-            return (Word(text="", names=(name,), unclear=f"${name}"),)
+            return (unset(name),)
         return (Word(text=self.environ[name], names=(name,)),)
 
 
@@ -198,19 +223,28 @@ def _substitution(text: str, scope: Scope) -> Word:
 
 def _expansion(node: Node, scope: Scope, quoted: bool) -> Part:
     text = source(node)
+    if late := _LATE_ARGUMENTS.fullmatch(text):
+        return Part(words=(scope.get("@") or ())[int(late[1]) - 1 :], splits=not quoted)
     match = _PARAMETER.fullmatch(text[2:-1] if text.startswith("${") else text[1:])
     if not match:
         return Part(words=(Word(text=text, unclear=text),))
     name = match["name"]
     if name in "@*":
-        return Part(words=(), splits=False)
+        words = scope.get("@") or ()
+        return Part(words=(_joined_by_blanks(words),) if name == "*" and quoted else words, splits=not quoted)
     found = scope.get(name)
     if match["op"]:
         found = _with_default(match, found, scope)
     if found is None:
-        found = (Word(text="", names=(name,), unclear=f"${name}"),)
+        # An argument that was not given is empty.
+        found = (Word(text="") if name.isdecimal() and "@" in scope.variables else unset(name),)
     kept = found if match["all"] else found[:1]
     return Part(words=kept, splits=not quoted)
+
+
+def _joined_by_blanks(words: tuple[Word, ...]) -> Word:
+    blank = Word(text=" ")
+    return _joined([part for word in words for part in (blank, word)][1:])
 
 
 def _with_default(match: re.Match[str], found: tuple[Word, ...] | None, scope: Scope) -> tuple[Word, ...] | None:

@@ -7,7 +7,7 @@ container alive, names it or maps its ports goes; every other option stays.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import PurePath
 
 from autotune.intake.words import Word
@@ -30,6 +30,13 @@ _LEAVES = {
     "--publish": "the container shares the host's network, since every start has another port",
 }
 _JOINED = re.compile(r"(-[epvwum])([^-=\s].*)", re.DOTALL)
+_COUNTS = ("--ntasks", "-n", "--nodes", "-N")
+_SLURM_LEAVES = {
+    **dict.fromkeys(_COUNTS, "a night asks for one task on one node itself"),
+    **dict.fromkeys(("--job-name", "-J"), "a night names its jobs itself"),
+    **dict.fromkeys(("--pty", "--input", "-i"), "a night holds the server in the foreground, without a terminal"),
+}
+_SLURM_JOINED = re.compile(r"(-[nNJi])([^-=\s].*)", re.DOTALL)
 _DEVICES = re.compile(r'"?device=([\d,]+)"?')
 _SSH_VALUES = frozenset(f"-{letter}" for letter in "bcDEeFIiJLlmOopQRSWw")
 
@@ -37,7 +44,8 @@ _SSH_VALUES = frozenset(f"-{letter}" for letter in "bcDEeFIiJLlmOopQRSWw")
 class Wrapped(Value, frozen=True, kw_only=True):
     """``rest`` is what runs inside, ``env`` what the wrapper sets for it, ``words`` are all that it has itself.
 
-    ``isolated``: the script's own environment does not reach the server. ``changes`` says what was left out, and why.
+    ``isolated``: the script's own environment does not reach the server. ``changes`` says what was left out, and why;
+    ``several`` is the option that asks for more than one server.
     """
 
     wrapper: Wrapper
@@ -47,6 +55,7 @@ class Wrapped(Value, frozen=True, kw_only=True):
     isolated: bool = True
     entry: str = ""
     changes: tuple[str, ...] = ()
+    several: str = ""
 
 
 def wrapped_of(words: Sequence[Word], starts: Collection[str]) -> Wrapped | None:
@@ -55,10 +64,7 @@ def wrapped_of(words: Sequence[Word], starts: Collection[str]) -> Wrapped | None
     ``starts`` are words with which a server's command line begins: they end the options of srun.
     """
     words = list(words)
-    changes = []
-    if words and words[0].text == "sudo":
-        words = words[1:]
-        changes = ["sudo was left out: whoever runs a night must be allowed to run this"]
+    changes: list[str] = []
     program = PurePath(words[0].text).name if words else ""
     if program in CONTAINERS and "run" in [word.text for word in words[1:4]]:
         return _container(words, CONTAINERS[program], changes)
@@ -156,10 +162,46 @@ def _srun(words: list[Word], starts: Collection[str], changes: list[str]) -> Wra
     at = next((i for i, word in enumerate(words) if i and _begins(words, i, starts)), None)
     if at is None:
         return None
-    wrapper = Wrapper(kind="srun", program=_program(words[0]), options=tuple(word.text for word in words[1:at]))
+    options = list(_slurm_options(words[1:at]))
+    kept = tuple(word for option in options if _leaves(option) == "" for word in option)
+    changes += [f"{_text(option)} was left out: {why}" for option in options if (why := _leaves(option))]
     return Wrapped(
-        wrapper=wrapper, rest=tuple(words[at:]), words=tuple(words[1:at]), isolated=False, changes=tuple(changes)
+        wrapper=Wrapper(kind="srun", program=_program(words[0]), options=tuple(word.text for word in kept)),
+        rest=tuple(words[at:]),
+        words=kept,
+        isolated=False,
+        changes=tuple(changes),
+        several=next((_text(option) for option in options if _counted(option) not in ("", "1")), ""),
     )
+
+
+def _slurm_options(words: Sequence[Word]) -> Iterator[tuple[Word, ...]]:
+    """Those that matter here with their values, all other words by themselves."""
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        takes = word.text in _SLURM_LEAVES and word.text != "--pty" and rest
+        yield (word, rest.pop(0)) if takes else (word,)
+
+
+def _slurm_name(option: tuple[Word, ...]) -> tuple[str, str]:
+    if len(option) == 1 and (match := _SLURM_JOINED.fullmatch(option[0].text)):
+        return match[1], match[2]
+    return _name_and_value(option)
+
+
+def _counted(option: tuple[Word, ...]) -> str:
+    name, value = _slurm_name(option)
+    return value if name in _COUNTS else ""
+
+
+def _leaves(option: tuple[Word, ...]) -> str:
+    """Why a night does without the option, empty where it stays."""
+    return _SLURM_LEAVES.get(_slurm_name(option)[0], "")
+
+
+def _text(option: tuple[Word, ...]) -> str:
+    return " ".join(word.text for word in option)
 
 
 def _begins(words: Sequence[Word], index: int, starts: Collection[str]) -> bool:

@@ -28,6 +28,8 @@ _OURS = {
     "ssh": ("-f", "-N", "-n", "-t", "-tt", "-T", "-M", "-S", "-W"),
 }
 """Options that would take the server from the tuner's hands: its name, or its life in the foreground."""
+_SLURM = re.compile(r"-[Jni][^-=].*")
+"""Slurm's own with the value behind the letter, as in ``-n1``."""
 _SETTING = re.compile(r"(?:^|[=,])([A-Za-z_]\w*)=([^,]+)")
 
 
@@ -78,7 +80,7 @@ def _needs(wrapper: Wrapper) -> None:
 def _options(wrapper: Wrapper) -> None:
     for index, option in enumerate(wrapper.options):
         key = f"engine.wrapper.options[{index}]"
-        if option.partition("=")[0] in _OURS[wrapper.kind]:
+        if option.partition("=")[0] in _OURS[wrapper.kind] or (wrapper.kind == "srun" and _SLURM.fullmatch(option)):
             raise Problem(key, f"{option} takes the server from autotune's hands", "leave it out: autotune sets it")
         if any(looks_secret(name, value) for name, value in _settings(option)):
             raise Problem(

@@ -251,6 +251,8 @@ SCRIPTS = [
     'if [ -n "$B" ]; then ARGS+=(--x); fi\nexec python3 -m sglang.launch_server --model-path "$M" "${ARGS[@]}" \\\n'
     "  --port 30000 --api-key $KEY > log 2>&1 &\n",
     'f() { docker run -d -e A=b -p 1:1 image:1 bash -c "vllm serve m --x y"; }\ncase "$1" in a) f ;; *) f ;; esac\n',
+    'set -- --tp 2\ng() { tmux new -d -s x -c /d "sudo -E vllm serve $1 ${@:2} > l --x"; shift; }\ng m "$@"\n'
+    "tmux send-keys -t x 'eval \"$A\"' C-m\nscreen -S y -X stuff 'srun -n1 vllm serve m\\n'\n",
     "for c in 1 2; do vllm bench serve --max-concurrency $c --random-input-len 8; done\ncat <<E\n$X\nE\n",
 ]
 ROWS = [

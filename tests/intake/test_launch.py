@@ -111,12 +111,105 @@ def test_secret_settings_are_passed_by_name() -> None:
 
 def test_what_cannot_be_told_is_an_error_with_its_line() -> None:
     """A guess would make another baseline."""
-    with pytest.raises(
-        InputError, match=r"launch\.sh:2: \$\(pick\) \(behind --tp\) cannot be told.*export the variable"
-    ):
+    with pytest.raises(InputError, match=r"launch\.sh:2: \$\(pick\) \(behind --tp\) cannot be told"):
         launch("\nvllm serve m --tp $(pick)")
     with pytest.raises(InputError, match=r"\$NOPE \(behind --model-path\)"):
         launch('python -m sglang.launch_server --model-path "$NOPE"')
+
+
+@pytest.mark.parametrize(
+    ("script", "remedy"),
+    [
+        ("vllm serve m --tp $NOPE", "export NOPE with its value and run again, or write the value into line 1"),
+        ("TP=$(count)\n\nvllm serve m --tp $TP", "; write the value into line 1 of"),
+        ("\nMODEL=$1\nvllm serve $MODEL", "; write the value into line 2 of"),
+        ("vllm serve $1", "; write the value into line 1 of"),
+        ("main() {\n vllm serve $1\n}\nmain $@", "; write the value into line 2 of"),
+        ("\nread TP\nvllm serve m --tp $TP", "; write the value into line 2 of"),
+        ("\ndocker run image bash -c 'vllm serve m --tp $TP'", "; write the value into line 2 of"),
+        ('bash -c "vllm serve m --tp $NOPE"', "; export NOPE with its value"),
+    ],
+)
+def test_the_remedy_is_one_that_works(script: str, remedy: str) -> None:
+    """An export changes nothing that the script sets itself."""
+    with pytest.raises(InputError) as raised:
+        launch(script)
+    assert remedy in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "CUDA_VISIBLE_DEVICES=$i vllm serve m &",
+        "vllm serve m --port $((8000 + i)) > log 2>&1 &",
+        "docker run -d image vllm serve m",
+        "tmux new -d 'vllm serve m'",
+        "start $i &",
+    ],
+)
+def test_a_loop_that_starts_several_servers_is_an_error(body: str) -> None:
+    """As two lines are; one that waits for its server starts the same one again."""
+    function = "start() { vllm serve m; }\n"
+    with pytest.raises(InputError, match=r"launch\.sh:\d: servers are started in a loop"):
+        launch(f"{function}for i in 0 1; do {body}\ndone")
+    assert launch("while true; do vllm serve m; sleep 5; done &").command == ("vllm", "serve", "m")
+
+
+def test_sudo_leaves_and_what_it_sets_stays() -> None:
+    """A night could not end a server of another user; in front of a container it leaves as well."""
+    found = launch("sudo -E CUDA_VISIBLE_DEVICES=3 vllm serve m")
+    assert (found.command, found.env) == (("vllm", "serve", "m"), {"CUDA_VISIBLE_DEVICES": "3"})
+    assert "launch.sh:1: sudo was left out" in said(found)
+    found = launch("export A=1\nsudo -u svc env B=2 vllm serve m")
+    assert (found.command, found.env) == (("vllm", "serve", "m"), {"A": "1", "B": "2"})
+    assert "sudo without -E hands on little" in said(found)
+    assert launch("sudo -iu svc vllm serve m").command == ("vllm", "serve", "m")
+
+
+def test_a_program_before_the_server_that_is_not_known_is_named() -> None:
+    """It stays; what only pins or slows the server needs no word."""
+    found = launch("./with-limits vllm serve m")
+    assert found.command == ("./with-limits", "vllm", "serve", "m")
+    assert "./with-limits stands before the server and was kept" in said(found)
+    for line in ("nice -n 5 vllm serve m", "numactl -N 0 vllm serve m", "cd /x && vllm serve m", "/v/bin/vllm serve m"):
+        assert "stands before" not in said(launch(line))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("python3 -m sglang.launch_server --model-path m --nnodes 2 --node-rank 0", "--nnodes 2: every start"),
+        ("vllm serve m --headless", "--headless: every start"),
+        ("vllm serve m -dp 16 --data-parallel-size-local 8", "--data-parallel-size-local 8: every start"),
+        ("srun --ntasks=2 vllm serve m", "--ntasks=2: a night starts one task"),
+        ("srun -N2 vllm serve m", "-N2: a night starts one task"),
+        ("docker exec c vllm serve m", "docker exec: the server would go on"),
+        ("kubectl exec pod -- vllm serve m", "kubectl exec: the server would go on"),
+    ],
+)
+def test_what_a_night_could_not_start_or_end_is_an_error(line: str, message: str) -> None:
+    """It names the script's line."""
+    with pytest.raises(InputError) as raised:
+        launch(f"\n{line}")
+    assert f"launch.sh:2: {message}" in str(raised.value)
+    assert launch("python3 -m sglang.launch_server --model-path m --nnodes 1 --node-rank 0").model_path == "m"
+
+
+def test_what_srun_gets_from_a_night_leaves() -> None:
+    """However it is written."""
+    found = launch("srun -n1 --ntasks=1 -n 1 --nodes 1 -J x --pty --gres=gpu:1 vllm serve m")
+    assert found.wrapper.options == ("--gres=gpu:1",)
+    assert "--nodes 1 was left out" in said(found)
+
+
+def test_flags_in_a_file_are_named() -> None:
+    """They are part of what runs, and were not read."""
+    assert "further flags stand in vllm.yaml" in said(launch("vllm serve m --config vllm.yaml"))
+
+
+def test_a_remark_on_a_setting_names_the_line_that_sets_it() -> None:
+    """Not that of the server."""
+    assert "launch.sh:2: HF_TOKEN looks like a secret" in said(launch("\nexport HF_TOKEN=hf_abcdef\n\nvllm serve m"))
 
 
 def test_an_empty_variable_for_extra_flags_is_empty() -> None:

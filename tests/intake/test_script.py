@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from autotune.errors import InputError
 from autotune.intake.script import Script, read_script
 
 ENVIRON = {"PATH": "/usr/bin", "HOME": "/home/somebody"}
@@ -49,6 +50,13 @@ def test_a_virtual_environment_is_activated() -> None:
     assert call.env["VIRTUAL_ENV"].text == "/opt/venv"
 
 
+def test_the_path_has_no_folder_twice_and_none_of_another_environment() -> None:
+    """What bin/activate would leave, in its smallest form."""
+    environ = {"PATH": "/own/bin:/usr/bin:/opt/venv/bin:/usr/bin:/bin", "VIRTUAL_ENV": "/own"}
+    [call] = read_script("source /opt/venv/bin/activate\nserver", Path("launch.sh"), environ).calls
+    assert call.env["PATH"].text == "/opt/venv/bin:/usr/bin:/bin"
+
+
 def test_a_file_that_is_sourced_is_named() -> None:
     """What it sets is unknown."""
     assert notes("source ./env.sh\nserver") == [
@@ -67,6 +75,16 @@ def test_conditions_are_not_decided() -> None:
     ]
 
 
+def test_a_condition_may_stand_in_one_line() -> None:
+    """``[ ... ] &&`` is one; ``cd ... &&`` decides nothing."""
+    script = read("A=0\n(( X > 1 )) && A=1\ncommand -v x > /dev/null || B=2\ncd /srv && C=3\nserver $A $B $C")
+    assert script.calls[-1].argv == ("server", "0", "2", "3")
+    assert [str(remark) for remark in script.remarks] == [
+        "launch.sh:2: A is set anew under a condition; that was not followed",
+        "launch.sh:3: B is set under a condition, which was taken to hold",
+    ]
+
+
 def test_a_command_under_a_condition_is_not_sure() -> None:
     """In an if, a loop or a case that cannot be decided."""
     assert [call.sure for call in read("if x; then server; fi\nserver").calls] == [False, False, True]
@@ -82,11 +100,87 @@ def test_arguments_of_the_script_are_named() -> None:
     assert "arguments of the script are used" in notes('server "$@"')[0]
 
 
-def test_what_bash_would_not_understand_is_named() -> None:
-    """With its line; the rest is read all the same."""
-    script = read("server --a\n)\nserver --b")
-    assert script.calls[0].argv == ("server", "--a")
-    assert any("launch.sh:2: not understood" in str(remark) for remark in script.remarks)
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("server --a\n)\nserver --b", r"launch\.sh:2: not understood: \)"),
+        ('\nserver --model-path "/models/a\nA=1\n', r'launch\.sh:2: not understood: "/models/a'),
+        ("server --impl 'auto\n", r"launch\.sh:1: not understood: 'auto"),
+        ("\nif x; then\n  server\n", r"launch\.sh:2: fi is missing behind if x; then server"),
+        ("for i in 1; do\n  server\n", r"launch\.sh:1: done is missing"),
+        ("server --tp $(pick\n", r"launch\.sh:1: \) is missing"),
+        ("server\nfi\n", r"launch\.sh:2: fi ends nothing"),
+        ("\nbash -c 'server \"x'\n", r"launch\.sh:2: not understood"),
+    ],
+)
+def test_what_bash_would_refuse_is_an_error(text: str, message: str) -> None:
+    """With its line: whatever was made of the rest would be another command line."""
+    with pytest.raises(InputError, match=message) as raised:
+        read(text)
+    assert "bash -n" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[[ $x =~ ^(a|b)[0-9]+$ ]] && server",
+        "for ((i=0;i<3;i++)); do echo $i; done",
+        'echo "${!pre@}" "${x@Q}" "${x^^}" "${arr[@]:1:2}" "${#arr[@]}"',
+        "case $x in a|b) echo 1;;& c) echo 2;& *) echo;; esac",
+        "exec > >(tee -a log) 2>&1",
+        "if (( TP > 1 )); then X+=(--a); fi",
+        'cat <<E\nan open " quote, if\nE',
+    ],
+)
+def test_what_bash_takes_is_no_error(text: str) -> None:
+    """Constructs that are read past, too."""
+    read(text)
+
+
+def test_what_a_terminal_runs_is_read_as_its_shell_does() -> None:
+    """tmux and screen: a command in quotes, in words, or typed line by line into a shell that goes on."""
+    for text in (
+        "tmux new-session -d -s x 'server --a \"b c\" | tee log'",
+        "tmux new -d -s x server --a 'b c'",
+        "screen -dmS x bash -c 'server --a \"b c\"'",
+        "screen -S x -X stuff 'server --a \"b c\"\\n'",
+        "tmux new -d -s x \\; send-keys -t x 'server --a' Space \"'b c'\" C-m",
+        "nohup bash -lc 'server --a \"b c\"' &",
+    ):
+        [call] = [call for call in read(text).calls if call.argv[0] == "server"]
+        assert call.argv == ("server", "--a", "b c")
+    [call] = read(
+        "export A=1 B=2\ntmux new-session -d -s x -e C=3 -c /srv\n"
+        "tmux send-keys -t x:0 'cd data' C-m 'export B=4' Enter\n"
+        "tmux send-keys -t x 'server $B'\ntmux send-keys -t x Enter\ntmux attach -t x"
+    ).calls
+    assert (call.argv, call.folder and call.folder.text, call.line) == (("server", "4"), "/srv/data", 5)
+    assert {name: word.text for name, word in call.env.items()} == {"A": "1", "B": "4", "C": "3"}
+    assert call.changes == ("tmux was left out: autotune starts the server itself",)
+
+
+def test_what_another_shell_cannot_tell_either_stays_unclear() -> None:
+    """A variable that is set nowhere does not vanish in the quotes."""
+    [call] = read('bash -c "server --tp $NOPE --x"').calls
+    assert [word.unclear for word in call.words] == ["", "", "$NOPE", ""]
+
+
+def test_settings_before_a_function_reach_what_it_starts() -> None:
+    """And nothing behind it."""
+    inside, behind = read('f() { server "$1"; }\nGPU=1 f a\nserver').calls
+    assert ({name: word.text for name, word in inside.env.items()}, behind.env) == ({"GPU": "1"}, {})
+
+
+def test_arguments_that_are_handed_on_stay_unknown() -> None:
+    """``main "$@"`` does not make them empty."""
+    [call] = read('main() { server "$1"; }\nmain "$@"').calls
+    assert call.words[1].unclear == "$1"
+
+
+def test_what_is_read_from_outside_cannot_be_told() -> None:
+    """It is set, and not empty."""
+    [call] = read("read -r TP < file\nserver $TP").calls
+    assert (call.words[1].unclear, call.words[1].line) == ("$TP", 1)
 
 
 @pytest.mark.parametrize(
@@ -102,3 +196,4 @@ def test_what_does_nothing_to_a_server_is_passed_over(text: str) -> None:
 def test_a_function_that_calls_itself_ends() -> None:
     """A script that cannot end is read to an end."""
     assert read("f() { f; server; }\nf").calls
+    assert read("A='server; eval $A'\neval $A").calls

@@ -66,6 +66,18 @@ SCRIPTS = (
     "true && server --and",
     "(server --sub)",
     "server -- -x --y=z",
+    'f() { server --m "$1" --p "${2:-9}" "${3-none}" $4 end; }\nf "a b" 3000',
+    'f() { local p=$1; shift; server --p "$p" "$@"; }\nf 8 --x "two words"',
+    'f() { server "$*" "pre$@post"; }\nf a "b c"',
+    'set -- --tp 2 "a b"\nserver "$@" $1 "${2}"',
+    'set -euo pipefail\nset -- "$@" --x\nset -- "$@" --y\nserver "$@"',
+    'set -- a b\nf() { : "$1"; }\nf inner\nserver "$1"',
+    'f() { server "${@:2}" ${@:3}; }\nf a "b c" d',
+    "CMD='server --x 3'\neval $CMD",
+    "eval 'A=1; server' '\"$A b\"'",
+    "server a 2> /dev/null --port 8000",
+    "server a 2> /dev/null b 3>&1 c",
+    "true && server a 2> /dev/null --x 1",
 )
 
 

@@ -46,6 +46,8 @@ def test_sound_wrappers(wrapper: dict[str, object]) -> None:
         ({**IMAGE, "options": ["--name=x"]}, r"options\[0\]: --name=x takes the server"),
         ({**IMAGE, "options": ["-e", "HF_TOKEN=abc"]}, r"options\[1\]: looks like a secret"),
         ({"kind": "srun", "options": ["--export=ALL,API_KEY=abc"]}, r"options\[0\]: looks like a secret"),
+        ({"kind": "srun", "options": ["--ntasks=1"]}, r"options\[0\]: --ntasks=1 takes the server"),
+        ({"kind": "srun", "options": ["--gres=gpu:1", "-n1"]}, r"options\[1\]: -n1 takes the server"),
         ({**IMAGE, "imgae": "x"}, "did you mean engine.wrapper.image"),
     ],
 )

@@ -1,0 +1,34 @@
+"""Servers that are a part of one server on several nodes: a night starts one process tree, on one node. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from autotune.engines.argv import flag_name, value_of
+from autotune.errors import InputError
+
+_REMEDY = (
+    "a night starts one server and cannot start the others with each trial; "
+    "give a script of a server that fits one node"
+)
+
+
+def refuse_several_nodes(command: Sequence[str], place: str) -> None:
+    """Raises InputError for the flag that says so."""
+    flag = _flag(command)
+    if flag:
+        raise InputError(f"{place}: {flag}: every start would need its other ranks started elsewhere; {_REMEDY}")
+
+
+def _flag(command: Sequence[str]) -> str:
+    for name, one in (("--nnodes", "1"), ("--node-rank", "0")):
+        value = value_of(command, name)
+        if value is not None and value != one:
+            return f"{name} {value}"
+    if any(flag_name(word) == "--headless" for word in command):
+        return "--headless"
+    here, all_ = (value_of(command, *names) for names in _DATA_PARALLEL)
+    return f"--data-parallel-size-local {here}" if here is not None and here != (all_ or "1") else ""
+
+
+_DATA_PARALLEL = (("--data-parallel-size-local", "-dpl"), ("--data-parallel-size", "-dp"))
