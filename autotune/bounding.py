@@ -25,7 +25,7 @@ def frozen_since(brief: Brief, effective: Effective) -> list[Frozen]:
 
 def _reported(brief: Brief, effective: Effective) -> BoundInputs:
     """What bounds are derived from, with the server's word on its KV capacity, and on its version if need be."""
-    room = room_of(brief.space.memory_fraction(), effective)
+    room = room_of(brief.cache_parameter(), effective)
     kv = stated_kv_capacity(effective.kv_tokens, "server", room) if effective.kv_tokens else expected_kv(brief)
     inputs = brief.bound_inputs(kv)
     if inputs.version or not release(effective.version):

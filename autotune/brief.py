@@ -44,6 +44,13 @@ from autotune.verdict.objective import METRICS
 
 TP_FLAGS = ("--tp", "--tp-size", "--tensor-parallel-size")
 FRACTION_FLAGS = ("--mem-fraction-static", "--gpu-memory-utilization")
+# They state how large the KV cache is, so that a larger share of the GPU makes it no larger.
+CACHE_FLAGS = (
+    "--max-total-tokens",
+    "--num-gpu-blocks-override",
+    "--kv-cache-memory-bytes",
+    "--kv-cache-memory",
+)
 
 
 class Brief(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +87,12 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
             inspected={name: not f.dead for name, f in self.facts.items() if f.known and f.dead is not None},
             where=self.path.name,
         )
+
+    def cache_parameter(self) -> str:
+        """The parameter with which the KV cache grows; empty: there is none, or the command states how large it is."""
+        stated = value_of(self.study.engine.command, *CACHE_FLAGS) is not None
+        searched = {self.space.get(name).flag_for(self.version) for name in self.study.space.parameters}
+        return "" if stated or searched & set(CACHE_FLAGS) else self.space.memory_fraction()
 
     def lengths(self) -> Lengths:
         """Tokens of the requests that the workload asks."""
@@ -270,6 +283,6 @@ def expected_kv(brief: Brief, gpu_memory_bytes: int = 0) -> KvCapacity | None:
         mem_fraction=memory_fraction(brief) or automatic_mem_fraction(study.engine.kind, memory_gb, tp),
         tp=tp,
         kv_dtype=kv_dtype_of(value_of(study.engine.command, "--kv-cache-dtype") or "auto"),
-        parameter=brief.space.memory_fraction(),
+        parameter=brief.cache_parameter(),
     )
     return estimate_kv_capacity(brief.shape, memory)

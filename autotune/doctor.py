@@ -6,7 +6,7 @@ import os
 import resource
 import shutil
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from autotune.brief import Brief
 from autotune.caveats import objective_caveat, version_caveat
@@ -161,10 +161,12 @@ def _cache_elsewhere(engine: EngineSpec, variable: str, folder: str) -> Check:
 
 
 def _covers(mount: str, place: str) -> bool:
-    """Whether a container's folder lies on a mount; its home is not known, so there the looks of one must do."""
-    if place.startswith("~"):
-        return "cache" in mount or mount == "/root" or mount.startswith("/home/")
-    return Path(place).is_relative_to(mount)
+    """Whether a container's folder lies on a mount; whose home it has is not known: root's, or one below /home."""
+    if not place.startswith("~"):
+        return Path(place).is_relative_to(mount)
+    users = PurePosixPath(mount).parts[2:3] if mount.startswith("/home/") else ()
+    homes = ("/root", *(f"/home/{user}" for user in users))
+    return any(PurePosixPath(place.replace("~", home, 1)).is_relative_to(mount) for home in homes)
 
 
 def _flags(brief: Brief) -> list[Check]:

@@ -98,3 +98,17 @@ def test_an_unknown_server_needs_a_space_of_its_own(tmp_path: Path) -> None:
     )
     with pytest.raises(InputError, match=r"any\.toml: space\.file is missing"):
         read_brief(path)
+
+
+@pytest.mark.parametrize(
+    ("flag", "parameter"),
+    [("--mem-fraction-static=0.8", "mem_fraction_static"), ("--max-total-tokens=50000", "")],
+)
+def test_a_cache_of_stated_size_does_not_grow(tmp_path: Path, flag: str, parameter: str) -> None:
+    """With the memory fraction the KV cache grows, unless the command says how many tokens it holds."""
+    brief = read_brief(with_flags(tmp_path, flag))
+    assert brief.cache_parameter() == parameter
+    estimate = expected_kv(brief)
+    assert estimate is not None
+    assert estimate.room is not None
+    assert estimate.room.parameter == parameter

@@ -32,6 +32,11 @@ PROBE_TOKENS = 4
 _SECTIONS = ("scheduler_config", "cache_config", "compilation_config", "parallel_config", "model_config")
 
 _KV_SIZE = re.compile(r"(?:EngineCore(_DP\d+)?[^\n]*?)?[GC]PU KV cache size: ([\d,]+) tokens")
+# Of one worker: a GPU of several has the same.
+_MEMORY = {
+    "weight": re.compile(r"Model loading took ([\d.]+) Gi?B"),
+    "kvcache": re.compile(r"Available KV cache memory: ([\d.]+) Gi?B"),
+}
 _VERSION = re.compile(r"LLM engine \(v([^)\s]+)\)")
 _BATCHED = re.compile(r"max_num_batched_tokens=(\d+)")
 _CAPTURE = re.compile(r"max_cudagraph_capture_size['\"]?[:=] ?(\d+)")
@@ -75,6 +80,7 @@ class VLLM(FixedLimit):
             running_limit=_running(config, log_text),
             graph_max_batch=_graph(config, log_text),
             values={name: value for name, value in values.items() if value is not None},
+            gpu_memory_gb=_memory(log_text),
         )
 
     def describe_clamps(self, config: Config, effective: Effective, log_text: str = "") -> tuple[str, ...]:
@@ -117,6 +123,11 @@ def log_kv_tokens(log_text: str) -> int | None:
     """The KV tokens that the log names, summed over the data-parallel engine cores."""
     by_core = {core: int(tokens.replace(",", "")) for core, tokens in _KV_SIZE.findall(log_text)}
     return sum(by_core.values()) or None
+
+
+def _memory(log_text: str) -> dict[str, float]:
+    found = {part: pattern.findall(log_text) for part, pattern in _MEMORY.items()}
+    return {part: float(sizes[-1]) for part, sizes in found.items() if sizes}
 
 
 def _negated(flag: str) -> str:

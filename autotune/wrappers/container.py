@@ -116,7 +116,9 @@ def mounted(wrapper: Wrapper) -> tuple[str, ...]:
 
 
 def _split(word: str) -> list[str]:
-    """``--volume=a:b`` as two words."""
+    """``--volume=a:b`` and ``-va:b`` as two words."""
+    if word.startswith("-v") and word[2:3] not in ("", "="):
+        return ["-v", word[2:]]
     option, equals, value = word.partition("=")
     return [option, value] if equals and option in ("--volume", "-v", "--mount") else [word]
 

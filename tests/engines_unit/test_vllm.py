@@ -62,3 +62,14 @@ def test_its_own_key_variable_reaches_the_server() -> None:
     """vLLM reads its key from VLLM_API_KEY, so naming that is enough."""
     spec = EngineSpec(kind="vllm", command=["vllm"], api_key_env="VLLM_API_KEY")
     assert ENGINE.launch_plan(spec, ModelSpec(), [], Where(host="h", port=1)).secret_env == ("VLLM_API_KEY",)
+
+
+def test_the_log_tells_what_a_gpu_holds() -> None:
+    """Weights and KV cache in GiB, as a worker prints them: the last word counts, and without one nothing is told."""
+    log = (
+        "(EngineCore pid=2) INFO 07-06 23:40:02 [gpu_model_runner.py:5089] Model loading took 16.91 GiB memory\n"
+        "(EngineCore pid=2) INFO 07-06 23:40:21 [gpu_worker.py:773] Available KV cache memory: 9.5 GiB\n"
+        "(EngineCore pid=2) INFO 07-06 23:40:29 [gpu_worker.py:773] Available KV cache memory: 8.02 GiB\n"
+    )
+    assert ENGINE.effective(answering({}), log, NAMES).gpu_memory_gb == {"weight": 16.91, "kvcache": 8.02}
+    assert ENGINE.effective(answering({}), VLLM_LOG, NAMES).gpu_memory_gb == {}

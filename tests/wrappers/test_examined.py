@@ -88,6 +88,9 @@ def test_the_options_of_a_study_are_those_that_are_asked_with(tmp_path: Path) ->
         ("-v=/data/cache:/root/.cache/sglang:rw", {}, True),
         ("--mount type=bind,src=/data,dst=/data", {"SGLANG_CACHE_DIR": "/data/kernels"}, True),
         ("--volume /data/cache:/root/.cache", {"SGLANG_CACHE_DIR": "/tmp/kernels"}, False),
+        ("-v /data/hub:/root/.cache/huggingface", {}, False),
+        ("-v/data/home:/home/me", {}, True),
+        ("-v /data/sgl:/home/me/.cache/sglang", {}, True),
     ],
 )
 def test_the_compile_cache_of_a_container(
