@@ -48,7 +48,10 @@ def export_best(brief: Brief, output: Path | None = None, fmt: str = "bash", ima
     if bundle is None:
         return None
     path = output or brief.folder.launch_script.with_suffix(SUFFIXES.get(fmt, ".sh"))
-    check_output(path, brief.path, brief.folder)
+    if output is not None:
+        check_output(output, brief.path, brief.folder)
+    elif path.is_dir() and not path.is_symlink():
+        raise InputError(f"{path}: a folder is in the place of this file; move it away, or give --output")
     # A night that writes its own script follows no link and waits for no pipe.
     write = write_atomic if output is None else write_output
     try:

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from autotune.brief import read_brief
-from autotune.exporting import best_bundle
+from autotune.errors import InputError
+from autotune.exporting import best_bundle, export_best
 from autotune.study.manifest import Manifest
 from autotune.study.record import read_record, write_record
 from tests.nights import Night, put, score
@@ -77,3 +78,22 @@ def test_a_relative_path_keeps_its_folder(study: Path, tmp_path: Path, monkeypat
     moved = best_bundle(brief)
     assert moved is not None
     assert moved.folder == str(tmp_path)
+
+
+@pytest.mark.parametrize("target", ["study.toml", "short/launch-best.sh", "short/manifest.json", "short"])
+def test_a_night_replaces_a_link_in_the_place_of_its_script(study: Path, tmp_path: Path, target: str) -> None:
+    """It follows none, so that none can end the night; what it led to stays."""
+    brief, text = read_brief(study), study.read_text()
+    brief.folder.launch_script.symlink_to(tmp_path / target)
+    assert export_best(brief) == brief.folder.launch_script
+    assert not brief.folder.launch_script.is_symlink()
+    assert brief.folder.launch_script.read_text().startswith("#!")
+    assert study.read_text() == text
+
+
+def test_a_folder_in_the_place_of_the_script_is_told(study: Path) -> None:
+    """It may hold anything, and is not replaced."""
+    brief = read_brief(study)
+    brief.folder.launch_script.mkdir()
+    with pytest.raises(InputError, match=r"launch-best\.sh: a folder is in the place of this file"):
+        export_best(brief)
