@@ -17,13 +17,12 @@ from autotune.export import render
 from autotune.export.bundle import ExportBundle, Provenance
 from autotune.export.container import gpus_of
 from autotune.promising import promise_of
-from autotune.sameness import changed_since
+from autotune.sameness import changed_since, changes, of_the_load
 from autotune.standing import baseline_of, score_of
 from autotune.study.atomic import write_atomic
 from autotune.study.file import Workload
-from autotune.study.manifest import Manifest
 from autotune.study.output import check_output, write_output
-from autotune.study.record import Records, read_record
+from autotune.study.record import Records
 from autotune.values import Config, LaunchPlan, Measured, TrialResult
 from autotune.wrappers import place
 
@@ -48,7 +47,10 @@ def export_best(brief: Brief, output: Path | None = None, fmt: str = "bash", ima
     if bundle is None:
         return None
     path = output or brief.folder.launch_script.with_suffix(SUFFIXES.get(fmt, ".sh"))
-    check_output(path, brief.path, brief.folder)
+    if output is not None:
+        check_output(output, brief.path, brief.folder)
+    elif path.is_dir() and not path.is_symlink():
+        raise InputError(f"{path}: a folder is in the place of this file; move it away, or give --output")
     # A night that writes its own script follows no link and waits for no pipe.
     write = write_atomic if output is None else write_output
     try:
@@ -72,11 +74,14 @@ def best_bundle(brief: Brief, image: str = "") -> ExportBundle | None:
     gpu = _gpu(brief)
     return ExportBundle(
         plan=plan,
-        baseline=_baseline_beside(brief, plan),
-        provenance=msgspec.structs.replace(
-            provenance(brief, best, confirmation, results),
-            promise=_promise(best, results, brief, confirmation),
-            baseline=_promise(baseline_of(results), results, brief, confirmation),
+        baseline=_baseline_then(brief, records, results) or _baseline_beside(brief, plan),
+        provenance=_as_measured(
+            msgspec.structs.replace(
+                provenance(brief, best, confirmation, results),
+                promise=_promise(best, results, brief, confirmation),
+                baseline=_promise(baseline_of(results), results, brief, confirmation),
+            ),
+            changes(brief),
         ),
         gpus=gpus_of(plan.argv) if gpu else 0,
         image=image,
@@ -92,8 +97,29 @@ def _baseline_beside(brief: Brief, plan: LaunchPlan) -> LaunchPlan:
     return brief.engine.launch_plan(brief.study.engine, brief.study.model, [], where)
 
 
+def _baseline_then(brief: Brief, records: Records, results: Sequence[TrialResult]) -> LaunchPlan | None:
+    """The baseline as it was measured, where the study file would start another one by now."""
+    base = baseline_of(results)
+    if base is None or not any(line.startswith(("engine.", "model.")) for line in changes(brief)):
+        return None
+    return records.plan(base.number)
+
+
+def _as_measured(told: Provenance, changed: Sequence[str]) -> Provenance:
+    """Without the lines that the study file would tell otherwise than it was measured."""
+    replace = msgspec.structs.replace
+    if any(line.startswith(("engine.command", "model.path", "model.config")) for line in changed):
+        told = replace(told, model="")
+    if any(line.startswith("objective.") for line in changed):
+        told = replace(told, score="", ranked="")
+    if of_the_load(changed):
+        note = f"{told.changed}; what was promised then is left out"
+        told = replace(told, workload="", promise="", baseline="", changed=note)
+    return told
+
+
 def _gpu(brief: Brief) -> str:
-    manifest = read_record(brief.folder.manifest, Manifest)
+    manifest = Records(brief.folder).manifest()
     return str(manifest.fingerprint.get("found.gpu") or "") if manifest else ""
 
 

@@ -19,7 +19,6 @@ from autotune.search.region import Region
 from autotune.standing import baseline_of
 from autotune.study.atomic import make_private_folder
 from autotune.study.lock import holder
-from autotune.study.manifest import Manifest
 from autotune.study.output import write_output
 from autotune.study.record import Records, read_record
 from autotune.values import LaunchPlan
@@ -36,7 +35,7 @@ def gather(brief: Brief, page: Path | None = None) -> Facts:
     base = baseline_of(results)
     chosen = Judge.of(brief).chosen(results, confirmation)
     region = read_record(folder.bounds, Region)
-    manifest = read_record(folder.manifest, Manifest)
+    manifest = records.manifest()
     place = (page or default_page(brief)).absolute().parent
     version = f"{study.engine.kind} {brief.version}".strip()
     return Facts(

@@ -22,6 +22,8 @@ from autotune.study.record import Records, write_record
 from autotune.wrappers import gpu_choice, is_here
 
 LOST = "manifest.json is gone, and nothing else says under which settings the trials in its folder were measured"
+_LOAD = ("workload.", "objective.", "found.dataset")
+_SERVER = ("engine.kind", "engine.wrapper.", "model.path", "model.served_name")
 
 
 def found_facts(brief: Brief) -> dict[str, str]:
@@ -90,10 +92,27 @@ def changed_since(brief: Brief) -> str:
 
     For those who only look, perhaps on another machine: GPUs are not asked for.
     """
+    changed = changes(brief)
+    return f"the study has changed since this was measured: {'; '.join(changed)}" if changed else ""
+
+
+def changes(brief: Brief) -> list[str]:
+    """The same, a line a key; empty where nothing is on record."""
     known = Records(brief.folder).manifest()
     facts = {"engine_version": brief.version}
-    changed = differences(known.fingerprint, fingerprint(brief.study, facts)) if known else []
-    return f"the study has changed since this was measured: {'; '.join(changed)}" if changed else ""
+    if brief.dataset is not None:
+        facts["dataset"] = brief.dataset.facts.digest
+    return differences(known.fingerprint, fingerprint(brief.study, facts)) if known else []
+
+
+def of_the_load(changed: Sequence[str]) -> list[str]:
+    """Those of ``changes`` with which a promise that was measured before says nothing of what is asked for now."""
+    return [line for line in changed if line.startswith(_LOAD)]
+
+
+def of_a_measurement(changed: Sequence[str]) -> list[str]:
+    """Those with which an exported script is measured otherwise, which has its own command line."""
+    return [line for line in changed if line.startswith(_LOAD + _SERVER)]
 
 
 def _renamed(brief: Brief, name: str) -> Brief:

@@ -14,6 +14,7 @@ from autotune.drifting import steadied
 from autotune.errors import InputError
 from autotune.events import Listener, Note
 from autotune.rig import Rig, now_text
+from autotune.sameness import LOST
 from autotune.search.region import Region
 from autotune.search.samplers import OWN
 from autotune.search.searcher import Searcher
@@ -61,7 +62,7 @@ def source_folder(path: Path, own: StudyFolder) -> StudyFolder:
         found = StudyFolder(path.absolute())
         if not found.exists:
             raise InputError(
-                f"{OPTION} {path}: no results of a study (it has no manifest.json); give its results folder"
+                f"{OPTION} {path}: no results of a study (no manifest.json, no trials); give its results folder"
             )
         if found.root == own.root:
             raise InputError(f"{OPTION} {path}: these are the study's own results; it goes on from them by itself")
@@ -74,8 +75,9 @@ def source_folder(path: Path, own: StudyFolder) -> StudyFolder:
             f"{OPTION} {path}: it has no results yet, beside those of this study; run `autotune tune {path}`"
         )
     wanted = fingerprint(study)
-    fitting = [f for f in begun if not differences(_manifest(f).fingerprint, wanted)]
-    return (fitting or begun)[-1]
+    known = [(f, manifest) for f in begun if (manifest := Records(f).manifest())]
+    fitting = [f for f, manifest in known if not differences(manifest.fingerprint, wanted)]
+    return (fitting or [f for f, _ in known] or begun)[-1]
 
 
 def read_transfer(path: Path, brief: Brief) -> Transfer:
@@ -180,8 +182,9 @@ def _folders(path: Path, name: str) -> list[StudyFolder]:
 
 
 def _manifest(folder: StudyFolder) -> Manifest:
-    found = read_record(folder.manifest, Manifest)
-    assert found is not None
+    found = Records(folder).manifest()
+    if found is None:
+        raise InputError(f"{OPTION} {folder.root}: {LOST}; put it back, or leave out {OPTION}")
     return found
 
 

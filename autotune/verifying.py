@@ -20,7 +20,7 @@ from autotune.intake.words import Word
 from autotune.night import clean_up, dataset_folder, gates_of
 from autotune.occupancy import gpu_baseline
 from autotune.rig import Rig, now_text
-from autotune.sameness import gpu_of, manifest_of, study_id
+from autotune.sameness import changes, gpu_of, manifest_of, of_a_measurement, study_id
 from autotune.server.cancel import Waiting
 from autotune.study.folder import StudyFolder, fresh_name
 from autotune.study.lock import study_lock
@@ -92,6 +92,7 @@ def prepare(ask: VerifyAsk) -> Errand:
     head = read_head(text)
     promise = _promise(ask, head)
     brief = _brief(ask, head)
+    _require_unchanged(ask, brief)
     _require_name(ask, brief.study.engine.wrapper.kind, text)
     if (then := head.get("workload", "")) and then != (now := workload_text(brief.study.workload)):
         raise InputError(
@@ -99,6 +100,15 @@ def prepare(ask: VerifyAsk) -> Errand:
             "give the study file of that time, or export again"
         )
     return Errand(ask=ask, brief=brief, promise=promise, plan=_plan(ask, brief, text, head))
+
+
+def _require_unchanged(ask: VerifyAsk, brief: Brief) -> None:
+    """The records tell what was measured; a head may have been written after the study file was changed."""
+    if changed := of_a_measurement(changes(brief)):
+        raise InputError(
+            f"{ask.script}: its promise was measured before {brief.path.name} was changed ({'; '.join(changed)}); "
+            "change it back, or give the study file of that time"
+        )
 
 
 def _require_name(ask: VerifyAsk, kind: str, text: str) -> None:

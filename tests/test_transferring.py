@@ -11,7 +11,7 @@ import pytest
 from autotune.brief import read_brief
 from autotune.errors import InputError
 from autotune.sameness import resolve
-from autotune.study.record import read_record
+from autotune.study.record import Records, read_record, write_record
 from autotune.study.transfer import Transfer, Trust
 from autotune.transferring import source_folder, taken_over
 from autotune.trial import Ticket
@@ -175,6 +175,25 @@ def test_what_cannot_be_taken_over_is_said_with_the_remedy(study: Path, tmp_path
     with pytest.raises(InputError, match="it tuned vllm, this study tunes sglang: their parameters differ"):
         taken_over(folder, brief)
     assert not brief.folder.root.exists()
+
+
+def test_a_study_whose_manifest_is_lost_is_taken_over(study: Path, tmp_path: Path) -> None:
+    """As its trials keep it; where they keep none, the error says what is missing."""
+    brief, old = read_brief(study), elder(tmp_path / "old")
+    found = Records(read_brief(old).folder)
+    began = found.manifest()
+    found.folder.manifest.unlink()
+    taken = taken_over(old, brief)
+    assert taken is not None
+    assert began is not None
+    assert taken.source_began == began.created_at
+    for number in found.numbers():
+        begun = found.begun(number)
+        assert begun is not None
+        write_record(found.trial(number).config, msgspec.structs.replace(begun, manifest=None))
+    for path in (old, found.folder.root):
+        with pytest.raises(InputError, match=r"--from .*elder: manifest\.json is gone.*put it back"):
+            taken_over(path, brief)
 
 
 def test_scores_are_those_of_this_objective(study: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from pathlib import Path
 
@@ -92,7 +93,38 @@ def test_a_promise_for_another_load_is_not_compared(tmp_path: Path) -> None:
     script, _ = exported(tmp_path)
     study = tmp_path / "study.toml"
     study.write_text(study.read_text().replace("output_tokens = 8", "output_tokens = 16"))
+    with pytest.raises(InputError, match=r"before study\.toml was changed \(workload\.output_tokens: 8 -> 16\)"):
+        prepare(VerifyAsk(script=script))
+    (tmp_path / "elsewhere").mkdir()
+    unmeasured = study.rename(tmp_path / "elsewhere" / "study.toml")
     with pytest.raises(InputError, match="its promise is for another load"):
+        prepare(VerifyAsk(script=script, study=unmeasured))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told", "refused"),
+    [
+        ("output_tokens = 8", "output_tokens = 4000", 4000, "workload.output_tokens: 8 -> 4000"),
+        ("[budget]", '[objective]\nmetric = "e2e_p99_s"\n[budget]', 8, "objective.metric"),
+        ("[model]", '[model]\nserved_name = "other"', 8, "model.served_name"),
+        ('version = "0.5.14"', 'version = "0.5.15"', 8, ""),
+        ('"--sim-noise", "0"', '"--sim-noise", "0.1"', 8, ""),
+    ],
+)
+def test_a_script_whose_head_tells_the_changed_file_is_not_compared(
+    tmp_path: Path, old: str, new: str, told: int, refused: str
+) -> None:
+    """The records tell what was measured; an upgrade or another command line is what a script is verified for."""
+    script, _ = exported(tmp_path)
+    study = tmp_path / "study.toml"
+    text = study.read_text()
+    assert old in text
+    study.write_text(text.replace(old, new))
+    script.write_text(script.read_text().replace(" 8 out", f" {told} out"))
+    if not refused:
+        assert prepare(VerifyAsk(script=script)).promise.value > 0
+        return
+    with pytest.raises(InputError, match=f"before study.toml was changed .*{re.escape(refused)}"):
         prepare(VerifyAsk(script=script))
 
 

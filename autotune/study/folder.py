@@ -84,7 +84,8 @@ class StudyFolder(msgspec.Struct, frozen=True):
 
     @property
     def exists(self) -> bool:
-        return self.manifest.exists()
+        """Whether the study has begun: its manifest may be lost, and each trial keeps a copy."""
+        return self.manifest.exists() or next(self.trials.glob("*/config.json"), None) is not None
 
     @property
     def manifest(self) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from pathlib import Path
 
 from autotune.errors import InputError
@@ -12,6 +13,9 @@ from autotune.study.folder import StudyFolder
 
 _MADE = frozenset({".sh", ".service", ".yaml", ".yml", ".args", ".txt", ".html", ".csv"})
 """Endings of what is made from a study's records, directly in its folder; no record has one of them."""
+_DESCRIPTOR = re.compile(r"/proc/(\d+)/(?:task/\d+/)?fd/(\d+)")
+_LINKS = 40
+"""As many as Linux follows."""
 
 
 def check_output(path: Path, study_file: Path, folder: StudyFolder) -> None:
@@ -26,13 +30,17 @@ def check_output(path: Path, study_file: Path, folder: StudyFolder) -> None:
 
 
 def write_output(path: Path, data: bytes, mode: int) -> None:
-    """Write ``data``: a file atomically, behind a link its target; a device or a pipe is written into and stays.
+    """Write ``data``: a file atomically, behind a link its target; a device, a pipe or what is open already
+    (``/dev/stdout``) is written into and stays.
 
     Raises NightStopped.
     """
     with writing(path):
         kept = path.exists() and not path.is_file()
-    if kept:
+        opened = _descriptor(path)
+    if opened is not None:
+        _append(path, *opened, data)
+    elif kept:
         _write_into(path, data)
     else:
         write_atomic(_resolved(path), data, mode)
@@ -41,6 +49,29 @@ def write_output(path: Path, data: bytes, mode: int) -> None:
 def _write_into(path: Path, data: bytes) -> None:
     with writing(path), os.fdopen(os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC), "wb") as file:
         file.write(data)
+
+
+def _append(path: Path, process: int, number: int, data: bytes) -> None:
+    """Write behind what is there: it is of whoever opened it, as in ``autotune export -o /dev/stdout >> FILE``."""
+    with writing(path):
+        if process == os.getpid():
+            opened = os.dup(number)  # shares the position, so that nothing before or after it is lost
+        else:
+            opened = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_CLOEXEC)
+        with os.fdopen(opened, "wb") as file:
+            file.write(data)
+
+
+def _descriptor(path: Path) -> tuple[int, int] | None:
+    """Process and number of the open descriptor that ``path`` stands for, as ``/dev/stdout`` and ``/dev/fd/3`` do."""
+    for _ in range(_LINKS):
+        path = Path(os.path.realpath(path.parent), path.name)
+        if match := _DESCRIPTOR.fullmatch(str(path)):
+            return int(match[1]), int(match[2])
+        if not path.is_symlink():
+            return None
+        path = path.parent / path.readlink()
+    return None
 
 
 def _is_record(target: Path, folder: StudyFolder) -> bool:

@@ -174,6 +174,18 @@ def test_the_study_is_never_written_over(study: Path, run: Run, options: tuple[s
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("command", [("status",), ("report",), ("watch", "--once"), ("export",), ("plan",)])
+def test_a_study_whose_manifest_is_lost_is_still_there(study: Path, run: Run, command: tuple[str, ...]) -> None:
+    """Its trials keep a copy: who looks at it sees the same, and nothing is written."""
+    before = run(*command, study)
+    manifest = study.parent / "short" / "manifest.json"
+    manifest.unlink()
+    code, out, err = run(*command, study)
+    assert (code, len(out.splitlines()), err) == (before.code, len(before.out.splitlines()), before.err)
+    assert code == 0
+    assert not manifest.exists()
+
+
 def test_a_file_that_was_edited_since_is_told(study: Path, run: Run) -> None:
     """``tune`` refuses; who looks at the results learns in one line that the file is no longer theirs."""
     said = "the study has changed since this was measured"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 import threading
 from pathlib import Path
 
@@ -59,6 +60,43 @@ def test_a_terminal_is_written_into() -> None:
     assert (after.st_mode, after.st_rdev, after.st_ino) == (before.st_mode, before.st_rdev, before.st_ino)
     os.close(here)
     os.close(there)
+
+
+@pytest.mark.parametrize("flag", [os.O_APPEND, 0])
+@pytest.mark.parametrize("linked", [False, True])
+def test_what_is_open_is_written_behind(tmp_path: Path, flag: int, linked: bool) -> None:
+    """As a shell's ``>> FILE`` or ``> FILE`` with ``/dev/stdout`` expects: what the file has before and after stays."""
+    file = tmp_path / "night.log"
+    file.write_text("earlier\n")
+    opened = os.open(file, os.O_WRONLY | flag)
+    os.lseek(opened, 0, os.SEEK_END)
+    path = Path(f"/dev/fd/{opened}")
+    if linked:
+        (tmp_path / "link").symlink_to(path)
+        path = tmp_path / "link"
+    write_output(path, b"words\n", 0o755)
+    os.write(opened, b"later\n")
+    os.close(opened)
+    assert file.read_text() == "earlier\nwords\nlater\n"
+    assert not file.stat().st_mode & stat.S_IXUSR
+
+
+def test_a_descriptor_of_another_process_is_appended_to(tmp_path: Path) -> None:
+    """What it has written stays."""
+    file = tmp_path / "night.log"
+    with (
+        file.open("w") as opened,
+        subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=opened) as other,
+    ):
+        file.write_text("earlier\n")
+        write_output(Path(f"/proc/{other.pid}/fd/1"), b"words\n", 0o755)
+    assert file.read_text() == "earlier\nwords\n"
+
+
+def test_a_descriptor_that_is_not_open_is_told() -> None:
+    """As an error of the write."""
+    with pytest.raises(NightStopped, match="/dev/fd/999: cannot be written"):
+        write_output(Path("/dev/fd/999"), b"words", 0o755)
 
 
 def test_a_name_that_is_too_long_is_told(tmp_path: Path) -> None:
