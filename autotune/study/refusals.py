@@ -13,7 +13,7 @@ _REMEDIES = {
     errno.EACCES: _PERMISSIONS,
     errno.EPERM: _PERMISSIONS,
     errno.ELOOP: "it is a loop of symbolic links: remove it",
-    errno.ENAMETOOLONG: "give a shorter name",
+    errno.ENAMETOOLONG: "the name is too long: give a shorter one",
     errno.ENOTDIR: "a file is in the place of a folder: check the path",
     errno.EISDIR: "a folder is in the place of a file: check the path",
     errno.ENOSPC: "the disk is full: free some space",
