@@ -99,9 +99,8 @@ def check(ask: BenchAsk) -> None:
         for rule in RULES:
             rule(study, Known(metrics=tuple(METRICS), engines=kinds()))
     except Problem as problem:
-        key, text = problem.key, str(problem).removeprefix(f"{problem.key}: ")
-        option = "--engine" if key == "engine.kind" else f"--{key.rpartition('.')[2].replace('_', '-')}"
-        raise InputError(f"bench: {option}: {text}") from None
+        text = str(problem).removeprefix(f"{problem.key}: ")
+        raise InputError(f"bench: {_option(problem.key)}: {text}") from None
 
 
 def _load(spec: LoadSpec, watch: _Watch) -> RawRun:
@@ -119,7 +118,12 @@ def _told(measurement: Measurement) -> Measurement:
 
 def _in_options(text: str) -> str:
     """A text with the options of the command line where it names keys of a study's workload."""
-    return re.sub(r"\bworkload\.(\w+)( = )?", lambda key: f"--{key[1].replace('_', '-')}{' ' if key[2] else ''}", text)
+    return re.sub(r"\b(workload\.\w+)( = )?", lambda key: f"{_option(key[1])}{' ' if key[2] else ''}", text)
+
+
+def _option(key: str) -> str:
+    """The option that stands for a key of a study file."""
+    return "--engine" if key == "engine.kind" else f"--{key.rpartition('.')[2].replace('_', '-')}"
 
 
 class _Wish:
@@ -186,7 +190,7 @@ def _model(ask: BenchAsk, fetch: Fetch, wish: _Wish) -> str:
         return ask.model
     try:
         return msgspec.json.decode(body, type=_Models).data[0].id
-    except (msgspec.MsgspecError, UnicodeDecodeError, IndexError):
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, IndexError):
         return "default"
 
 

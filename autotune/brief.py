@@ -15,7 +15,7 @@ from autotune.engines.base import Engine
 from autotune.engines.flags import FlagFact, Question, inspect_flags
 from autotune.engines.inspect import Installed, find_engine
 from autotune.engines.told import require_names
-from autotune.errors import InputError, unreadable
+from autotune.errors import InputError
 from autotune.load.dataset.lengths import workload_lengths
 from autotune.load.dataset.read import read_dataset
 from autotune.load.dataset.stored import Dataset
@@ -38,6 +38,7 @@ from autotune.space.parameters import Parameter, Space, with_defaults
 from autotune.study.file import Study
 from autotune.study.folder import StudyFolder
 from autotune.study.load import load_study
+from autotune.study.refusals import unusable
 from autotune.study.rules import Known
 from autotune.values import ParamValue
 from autotune.verdict.objective import METRICS
@@ -243,7 +244,7 @@ def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
     except OSError as error:
-        raise InputError(unreadable(path, error)) from None
+        raise InputError(unusable(path, error)) from None
 
 
 def tensor_parallel(brief: Brief) -> int:

@@ -14,7 +14,7 @@ import msgspec
 
 from autotune.brief import known_names
 from autotune.engines.inspect import find_engine
-from autotune.errors import InputError, refuse_endless
+from autotune.errors import InputError
 from autotune.intake.bench import Load, is_result, latest, load_of, read_rows
 from autotune.intake.draft import Draft, Gathered, Seen, Wish, draft, known_engine
 from autotune.intake.remark import Remark
@@ -29,6 +29,7 @@ from autotune.space.files import load_model_shape, load_space
 from autotune.space.parameters import Space
 from autotune.study.file import EngineSpec, Workload
 from autotune.study.load import parse_study
+from autotune.study.refusals import refuse_endless
 from autotune.study.rules import Problem
 
 STARTS: tuple[tuple[str, tuple[str, ...]], ...] = (

@@ -11,6 +11,11 @@ Phase = Literal["prepare", "start", "read back", "warm-up", "load", "live", "sto
 """``live``: a load at a running limit that was set while the server ran, entered once for each of them."""
 
 
+def count(number: int, what: str, many: str = "") -> str:
+    """``1 repeat``, ``2 repeats``; ``many`` where an s does not do."""
+    return f"{number} {what if number == 1 else many or what + 's'}"
+
+
 class NightStarted(Value, frozen=True, kw_only=True, tag="night_started"):
     """``settled`` trials were found on disk; the night ends at ``trials`` or after ``budget_s``."""
 

@@ -12,7 +12,7 @@ from autotune.aftermath import left_servers, settle_cut_off
 from autotune.bounding import derive_region, frozen_since
 from autotune.brief import Brief
 from autotune.choosing import Judge, strategy
-from autotune.events import Event, Listener, LoadProgress, Note
+from autotune.events import Event, Listener, LoadProgress, Note, count
 from autotune.fleet.board import refuse_shared
 from autotune.fleet.crew import in_slot, slots_of
 from autotune.livelimits import LiveSwitch
@@ -26,7 +26,7 @@ from autotune.search.region import Region
 from autotune.search.searcher import Searcher
 from autotune.server.cancel import Waiting
 from autotune.server.clock import BeatingClock
-from autotune.server.host import raise_descriptor_limit
+from autotune.server.host import host_refusals, raise_descriptor_limit
 from autotune.server.outside import reap_everywhere
 from autotune.server.stop import StopLimits
 from autotune.study.atomic import append_line
@@ -110,7 +110,8 @@ def open_folder(brief: Brief, say: Listener, waiting: Waiting) -> Iterator[Rig]:
     """The study's folder, locked, and this host without what an earlier tuner left on it."""
     folder = brief.folder
     folder.create()
-    with study_lock(folder.lock, now_text()), heralded(brief, _also_to_file(folder, say), waiting) as say:
+    heralds = heralded(brief, _also_to_file(folder, say), waiting)
+    with study_lock(folder.lock, now_text()), heralds as say, host_refusals():
         manifest = write_manifest(brief)
         waiting = msgspec.structs.replace(waiting, clock=BeatingClock(waiting.clock, lambda: beat(folder)))
         clean_up(brief, manifest, say, waiting)
@@ -130,8 +131,7 @@ def clean_up(brief: Brief, manifest: Manifest, say: Listener, waiting: Waiting) 
     own = study_id(brief.folder, manifest)
     report = reap_everywhere(brief.study.engine.wrapper, identities, limits, own, hurry)
     if report.terminated or report.killed:
-        count = max(report.terminated, report.killed)
-        what = "1 process" if count == 1 else f"{count} processes"
+        what = count(max(report.terminated, report.killed), "process", "processes")
         say(Note(text=f"stopped {what} that an earlier tuner had left", level="warning"))
     if report.survivors and records.numbers():  # nothing can be left of a study without a trial
         say(Note(text=f"could not stop {', '.join(report.survivors)}", level="warning"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from autotune.bounding import derive_region
 from autotune.brief import Brief, read_brief
 from autotune.choosing import strategy
 from autotune.confirmation import Confirmation, ConfirmationPlan
-from autotune.errors import InputError
+from autotune.errors import AutotuneError, InputError
+from autotune.events import Event, Note
 from autotune.fleet.board import require_idle
 from autotune.night import clean_up
 from autotune.occupancy import Machine, machine_file
@@ -30,20 +32,24 @@ from autotune.values import Measured, Value
 
 
 class Repaired(Value, frozen=True, kw_only=True):
-    """What a repair found and did. ``set_aside`` has the new names of what could not be used."""
+    """What a repair found and did. ``set_aside`` has the new names of what could not be used; ``notes`` say which
+    servers were stopped, or left alone.
+    """
 
     study: str
     folder: str
     set_aside: tuple[str, ...]
     settled: int
     interrupted: int
+    notes: tuple[str, ...] = ()
 
 
 def repair(brief: Brief) -> Repaired:
     """Set aside what cannot be read, then write bounds and storage again from the records.
 
     Trials without a sound result count as interrupted and run again. Raises InputError where there is nothing to
-    repair or the storage has another trouble, StudyLocked while a tuner works on it.
+    repair, where the study is not the one that began (of its files only the manifest is set aside then) or the storage
+    has another trouble, StudyLocked while a tuner works on it; an error names what was set aside before it.
     """
     brief = find_damaged(brief)
     folder, records = brief.folder, Records(brief.folder)
@@ -51,27 +57,60 @@ def repair(brief: Brief) -> Repaired:
         raise InputError(f"{brief.path.name}: nothing to repair in {folder.root}")
     with study_lock(folder.lock, now_text()):
         shared = require_idle(brief.study.storage, brief.study.name, brief.path.name)
-        aside = [path for part in (records, *_confirmations(folder)) for path in set_aside_damaged_records(part)]
-        aside += _set_aside_misshapen(records)
-        if (database := repair_storage(folder.database)) is not None:
-            aside.append(database)
-        manifest = write_manifest(brief)
-        if changed := differences(
-            manifest.fingerprint, fingerprint(brief.study, found_facts(brief))
-        ):  # bounds must not follow from a file that measured nothing
-            raise not_the_same(brief, changed)
-        clean_up(brief, manifest, lambda _: None, Waiting())
-        # What became of a trial of a shared study is the board's to say: the next worker of this folder asks it.
-        cut = [] if shared else records.settle_interrupted("found unsettled by a repair", now_text())
-        with Searcher.open(brief.study.name, brief.study.storage or folder.database, strategy(brief)) as searcher:
-            searcher.rebuild(records.results(), _region(brief, records))
+        aside: list[Path] = []
+        heard: list[Event] = []
+        with _naming(aside, folder.root):
+            manifest = _sound_manifest(brief, aside)
+            _set_aside(records, aside)
+            clean_up(brief, manifest, heard.append, Waiting())
+            # What became of a trial of a shared study is the board's to say: the next worker of this folder asks it.
+            cut = [] if shared else records.settle_interrupted("found unsettled by a repair", now_text())
+            with Searcher.open(brief.study.name, brief.study.storage or folder.database, strategy(brief)) as searcher:
+                searcher.rebuild(records.results(), _region(brief, records))
     return Repaired(
         study=brief.study.name,
         folder=str(folder.root),
-        set_aside=tuple(str(path.relative_to(folder.root)) for path in aside),
+        set_aside=_names_in(folder.root, aside),
         settled=len(settled(records.results())),
         interrupted=len(cut),
+        notes=tuple(event.text for event in heard if isinstance(event, Note)),
     )
+
+
+@contextlib.contextmanager
+def _naming(aside: list[Path], root: Path) -> Iterator[None]:
+    """An error says what was set aside before it."""
+    try:
+        yield
+    except AutotuneError as error:
+        if not aside:
+            raise
+        raise type(error)(f"{error}. Set aside until then: {', '.join(_names_in(root, aside))}") from error
+
+
+def _names_in(root: Path, paths: list[Path]) -> tuple[str, ...]:
+    return tuple(str(path.relative_to(root)) for path in paths)
+
+
+def _sound_manifest(brief: Brief, aside: list[Path]) -> Manifest:
+    """The manifest, as the trials keep it where it is damaged. Raises InputError for a study that has changed."""
+    if _is_misshapen(brief.folder.manifest, Manifest):
+        aside.append(quarantine(brief.folder.manifest))
+    manifest = write_manifest(brief)
+    if changed := differences(
+        manifest.fingerprint, fingerprint(brief.study, found_facts(brief))
+    ):  # bounds must not follow from a file that measured nothing
+        raise not_the_same(brief, changed)
+    return manifest
+
+
+def _set_aside(records: Records, aside: list[Path]) -> None:
+    """Every other record that cannot be used, and a damaged database."""
+    for part in (records, *_confirmations(records.folder)):
+        aside += set_aside_damaged_records(part)
+    aside += _set_aside_misshapen(records)
+    if (database := repair_storage(records.folder.database)) is not None:
+        aside.append(database)
 
 
 def find_damaged(brief: Brief) -> Brief:

@@ -76,7 +76,7 @@ class Rig(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def known_version(self) -> str:
         """The engine's version; where nothing on this machine tells it, as the baseline's server did."""
-        return self.version or version_told(self.records.results())
+        return self.version or version_told(self.records.each_result())
 
     def flags(self, config: Config) -> list[tuple[str, ParamValue]]:
         """The command-line flags of a configuration, in the order of the space."""

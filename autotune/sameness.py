@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 from collections.abc import Sequence
 
 import msgspec
@@ -75,15 +76,15 @@ def resolve(brief: Brief, *, force: bool = False, reading: bool = False) -> Brie
 
 def not_the_same(brief: Brief, changed: Sequence[str]) -> InputError:
     """The error of a study that cannot go on under the present file, with the ways out."""
+    anew = f"begin anew under another name with `autotune tune {shlex.quote(str(brief.path))} --force`"
     if LOST in changed:
-        return InputError(
-            f"{brief.path.name}: {LOST}. Put it back to go on, or begin anew under another name with "
-            f"`autotune tune {brief.path} --force`"
-        )
+        damaged = sorted(path.name for path in brief.folder.root.glob("manifest.json.damaged*"))
+        left = f" ({damaged[-1]} is what is left of it)" if damaged else ""
+        return InputError(f"{brief.path.name}: {LOST}. Put it back{left} to go on, or {anew}")
     return InputError(
         f"{brief.path.name}: the study has changed since its first night: {'; '.join(changed)}. "
-        f"Change it back to go on, or add --force to begin anew under another name "
-        f"(and --from {brief.path} to start from what was found so far)"
+        f"Change it back to go on, or {anew} "
+        f"(and --from {shlex.quote(str(brief.path))} to start from what was found so far)"
     )
 
 

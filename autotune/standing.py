@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from autotune.budget import is_trial
 from autotune.drifting import steadied
@@ -25,12 +25,12 @@ def fresh(results: Sequence[TrialResult]) -> list[TrialResult]:
     return [result for result in settled(results) if is_trial(result)]
 
 
-def baseline_of(results: Sequence[TrialResult]) -> TrialResult | None:
+def baseline_of(results: Iterable[TrialResult]) -> TrialResult | None:
     """The first measured trial of the server's defaults, if there is one."""
     return next((r for r in results if not r.config.params and isinstance(r.outcome, Measured)), None)
 
 
-def version_told(results: Sequence[TrialResult]) -> str:
+def version_told(results: Iterable[TrialResult]) -> str:
     """The engine's version as the baseline's server told it; empty before that, and for one that names no release."""
     base = baseline_of(results)
     told = base.outcome.effective.version if base and isinstance(base.outcome, Measured) else ""

@@ -22,6 +22,7 @@ from autotune.occupancy import gpu_baseline
 from autotune.rig import Rig, now_text
 from autotune.sameness import changes, gpu_of, manifest_of, of_a_measurement, study_id
 from autotune.server.cancel import Waiting
+from autotune.server.host import host_refusals
 from autotune.study.folder import StudyFolder, fresh_name
 from autotune.study.lock import study_lock
 from autotune.study.record import Records
@@ -80,7 +81,7 @@ def verify(ask: VerifyAsk, say: Listener, waiting: Waiting) -> Verified:
     """
     errand = prepare(ask)
     errand.brief.folder.create()
-    with study_lock(errand.brief.folder.lock, now_text()):
+    with study_lock(errand.brief.folder.lock, now_text()), host_refusals():
         rig, number = _rig(errand, say, waiting)
         outcome = _run(rig, errand, number)
     return _judged(errand, outcome, rig.records.folder.root)

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from autotune import benching
-from autotune.benching import BenchAsk, bench
+from autotune.benching import BenchAsk, _model, _Wish, bench
 from autotune.cli.app import app
 from autotune.cli.bench import as_json, as_table
 from autotune.errors import InputError
@@ -170,6 +170,13 @@ def test_findings_name_options(url: str, monkeypatch: pytest.MonkeyPatch) -> Non
     )
     assert "send more requests" in sized
     assert "workload." not in timed + sized
+
+
+def test_models_that_are_nested_without_end_name_none() -> None:
+    """The server's name for its default model does instead."""
+    deep = b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b',"data":[]}'
+    ask = BenchAsk(url="http://127.0.0.1:1", workload=WORKLOAD)
+    assert _model(ask, lambda _: (200, deep), _Wish(lambda: None)) == "default"
 
 
 def test_a_lost_worker_names_an_option(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

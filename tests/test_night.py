@@ -20,8 +20,9 @@ from autotune.server.cancel import Waiting
 from autotune.server.process import ServerIdentity
 from autotune.server.proctable import MARK_NAME, boot_id, read_row
 from autotune.server.stop import StopReport
-from autotune.study.record import write_record
-from autotune.values import Interrupted
+from autotune.standing import version_told
+from autotune.study.record import Records, write_record
+from autotune.values import Interrupted, TrialResult
 from tests.nights import Night, put, records, score
 
 
@@ -180,6 +181,26 @@ def test_what_was_stopped_is_counted(
         pass
     notes = [event.text for event in heard if isinstance(event, Note) and event.text.startswith("stopped")]
     assert [note.startswith(told) for note in notes] == [True] * bool(told)
+
+
+def test_a_version_that_only_the_baseline_tells_costs_no_reading_of_all_records(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every plan and every diagnosis asks for it."""
+    for number in (1, 2):
+        put(study, number, {"max_running_requests": 64 * number}, score(1000.0))
+    read: list[int] = []
+    usual, told = Records.result, version_told(records(study).results())
+
+    def counted(self: Records, number: int) -> TrialResult | None:
+        read.append(number)
+        return usual(self, number)
+
+    with open_night(read_brief(study), lambda _: None, Waiting()) as night:
+        rig = msgspec.structs.replace(night.rig, version="")
+        monkeypatch.setattr(Records, "result", counted)
+        assert rig.known_version == told
+        assert read == [0]
 
 
 def test_a_runtime_that_cannot_be_asked_is_no_news_before_the_first_trial(

@@ -9,12 +9,14 @@ import optuna
 import pytest
 
 from autotune.brief import read_brief
+from autotune.cli.text import repaired_text
 from autotune.errors import InputError
 from autotune.night import open_night
 from autotune.repairing import repair
 from autotune.sameness import resolve
 from autotune.search.outcomes import trial_state
 from autotune.server.cancel import Waiting
+from autotune.server.stop import StopReport
 from autotune.study.record import write_record
 from autotune.values import Diagnosis, Infeasible, Interrupted, Measured
 from tests.nights import Night, put, records, result, score
@@ -171,6 +173,29 @@ def test_a_lost_manifest_does_not_mix_two_workloads(study: Path, text: str | Non
     assert resolve(read_brief(study), force=True).study.name == "short-2"
 
 
+def test_a_repair_that_refuses_says_what_it_renamed_and_renames_no_more(study: Path) -> None:
+    """Of a study that has changed only the manifest is set aside."""
+    found = records(study)
+    found.folder.manifest.write_text("{torn")
+    found.trial(1).plan.write_text("{torn")
+    change(study)
+    with pytest.raises(InputError, match=r"output_tokens: 8 -> 16.*Set aside until then: manifest\.json\.damaged$"):
+        repair(read_brief(study))
+    assert found.trial(1).plan.read_text() == "{torn"
+    with pytest.raises(InputError, match=r"`autotune tune \S+study\.toml --force`") as told:
+        repair(read_brief(study))
+    assert "Set aside" not in str(told.value)
+
+
+def test_what_becomes_of_servers_is_said(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were stopped, and those that were left alone."""
+    report = StopReport(terminated=2, killed=0, seconds=0.0, survivors=("pid 7",))
+    monkeypatch.setattr("autotune.night.reap_everywhere", lambda *_: report)
+    done = repair(read_brief(study))
+    assert done.notes == ("stopped 2 processes that an earlier tuner had left", "could not stop pid 7")
+    assert "note: could not stop pid 7" in repaired_text(done)
+
+
 @pytest.mark.parametrize("text", ["{torn", None], ids=["damaged", "deleted"])
 def test_a_manifest_that_nothing_tells_of_is_not_guessed(study: Path, text: str | None) -> None:
     """Trials of older versions keep none: only a person knows, and can begin anew."""
@@ -182,7 +207,8 @@ def test_a_manifest_that_nothing_tells_of_is_not_guessed(study: Path, text: str 
     path = found.folder.manifest
     path.unlink() if text is None else path.write_text(text)
     for _ in range(2):
-        with pytest.raises(InputError, match=r"manifest\.json is gone.*Put it back.*--force"):
+        left = r" \(manifest\.json\.damaged is what is left of it\)" if text else ""
+        with pytest.raises(InputError, match=rf"manifest\.json is gone.*Put it back{left} to go on.*tune \S+ --force"):
             repair(read_brief(study))
     with pytest.raises(InputError, match=r"manifest\.json is gone"):
         opens(study)

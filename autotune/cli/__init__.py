@@ -8,11 +8,11 @@ not hold; 128 + N ended by signal N.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import sys
 
-from autotune.errors import AutotuneError, InputError, of_a_path, unreadable
+from autotune.errors import AutotuneError, InputError
+from autotune.study.refusals import is_of_a_path, unusable
 
 
 def hold_standard_descriptors() -> None:
@@ -38,12 +38,27 @@ def let_go_of_dead_streams() -> None:
 
 
 def in_words(error: OSError) -> AutotuneError:
-    """What a person can change, as an error of its own. Raises ``error`` again where that is nothing."""
-    if of_a_path(error):
-        return InputError(unreadable(os.fsdecode(error.filename), error))
-    if error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return InputError(f"standard output: cannot be written ({error.strerror}); print to another place")
+    """What a person can change, as an error of its own. Raises ``error`` again where that is nothing.
+
+    What goes wrong within a night is no matter of this edge: there it is a ``NightStopped`` already.
+    """
+    if is_of_a_path(error):
+        return InputError(unusable(os.fsdecode(error.filename), error))
+    if refused := _refusal_of_output():
+        return InputError(f"standard output: cannot be written ({refused.strerror}); print to another place")
     raise error
+
+
+def _refusal_of_output() -> OSError | None:
+    """Why standard output does not take what was printed: it keeps that, and fails again."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        return error
+    except ValueError:  # closed
+        return None
+    return None
 
 
 def main() -> None:
@@ -62,6 +77,6 @@ def main() -> None:
         error = caught if isinstance(caught, AutotuneError) else in_words(caught)
         with contextlib.suppress(OSError, ValueError, AttributeError):  # nobody may be left to read it
             print(f"autotune: {error}", file=sys.stderr)
-        raise SystemExit(error.exit_code) from None
+        raise SystemExit(error.exit_code) from caught
     finally:
         let_go_of_dead_streams()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from autotune.confirmation import CLAIMED_GAIN, Confirmation
 from autotune.doctor import Examination
-from autotune.events import NightEnded
+from autotune.events import NightEnded, count
 from autotune.fleet.claims import Claim
 from autotune.overview import Overview, TrialLine
 from autotune.repairing import Repaired
@@ -88,11 +88,6 @@ def _of_best(seen: Overview) -> TrialLine:
     return next(line for line in seen.lines if line.number == seen.best_number)
 
 
-def count(number: int, what: str) -> str:
-    """``1 repeat``, ``2 repeats``."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
 def _trial_line(line: TrialLine) -> str:
     took = span(line.total_s) if line.total_s else ""
     value = line.state if line.score is None else f"{line.score:,.1f} ± {line.stderr or 0.0:,.1f}"
@@ -120,8 +115,10 @@ def doctor_text(found: Examination) -> str:
 def repaired_text(done: Repaired) -> str:
     """What a repair did."""
     lines = [f"set aside: {name}" for name in done.set_aside] or ["nothing was damaged"]
+    lines += [f"note: {note}" for note in done.notes]
     if done.interrupted:
-        lines.append(f"{done.interrupted} trials have no sound result and run again")
+        have = "has no sound result and runs" if done.interrupted == 1 else "have no sound result and run"
+        lines.append(f"{count(done.interrupted, 'trial')} {have} again")
     lines.append(f"study {done.study}: the database holds the {done.settled} settled trials of the records")
     return "\n".join(lines)
 

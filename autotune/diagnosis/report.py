@@ -10,7 +10,8 @@ import msgspec
 
 from autotune.diagnosis.case import Facts
 from autotune.diagnosis.diagnose import diagnose
-from autotune.errors import InputError, refuse_endless, unreadable
+from autotune.errors import InputError
+from autotune.study.refusals import refuse_endless, unusable
 from autotune.values import Diagnosis
 
 _CHUNK = 1 << 20
@@ -77,4 +78,4 @@ def diagnose_file(path: Path | str, facts: Facts) -> Diagnosis:
     except FileNotFoundError:
         raise InputError(f"{path}: no such log; check the path") from None
     except OSError as error:
-        raise InputError(unreadable(path, error)) from None
+        raise InputError(unusable(path, error)) from None

@@ -33,7 +33,9 @@ POLL_S = 0.25
 # numpy's libraries start a thread per core in every process, which a worker pays for and never uses.
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
+READY = "ready"
 Message = tuple[int, Heartbeat | str | None]
+"""Worker, and what it said; another text than READY is why the night cannot go on, None the end of all it says."""
 
 
 class WorkerLost(NightStopped):
@@ -67,7 +69,8 @@ def run_load(
     """Drive the load to its end and save its records as ``raw-<level>.npz`` in ``spec.folder``.
 
     ``should_stop`` is asked every quarter of a second; its reason ends the load at once and becomes ``meta.ended``.
-    Raises InputError when the load would send nothing, WorkerLost when a worker process cannot run.
+    Raises InputError when the load would send nothing, WorkerLost when a worker process cannot run, NightStopped when
+    its records cannot be written.
     """
     return LoadRun(spec).run(on_progress, should_stop)
 
@@ -126,7 +129,8 @@ class LoadRun:
                 if time.monotonic() > deadline:
                     raise self._silent() from None
                 continue
-            if message != "ready":
+            if message != READY:
+                self._take(worker, message)
                 raise self._broken(worker, "did not start")
             waiting.discard(worker)
         return ""
@@ -166,7 +170,9 @@ class LoadRun:
     def _take(self, worker: int, message: Heartbeat | str | None) -> None:
         if isinstance(message, Heartbeat):
             self.monitor.take(worker, message)
-        elif message is None:
+        elif message is not None:
+            raise NightStopped(message)
+        else:
             self._ended.add(worker)
             if not self.monitor.finished(worker):
                 raise self._broken(worker, "died")

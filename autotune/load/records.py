@@ -5,6 +5,7 @@ Times are seconds since the load began.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from autotune.errors import InputError
 from autotune.load.sharing import Sharing
+from autotune.study.atomic import writing
 from autotune.values import Value
 
 Floats = NDArray[np.float64]
@@ -108,13 +110,19 @@ def first_rows(counts: Ints) -> Ints:
 
 
 def save(raw: RawRun, path: Path, compress: bool = True) -> None:
-    """Write atomically, as a NumPy archive without pickles."""
+    """Write atomically, as a NumPy archive without pickles. Raises ``NightStopped``."""
     part = path.with_name(path.name + ".part")
     meta = np.frombuffer(msgspec.json.encode(raw.meta), dtype=np.uint8)
     write = np.savez_compressed if compress else np.savez
-    with open(part, "wb", opener=_private) as file:
-        write(file, requests=raw.requests, times=raw.chunk_times, totals=raw.chunk_totals, meta=meta)
-    part.replace(path)
+    with writing(path):
+        try:
+            with open(part, "wb", opener=_private) as file:
+                write(file, requests=raw.requests, times=raw.chunk_times, totals=raw.chunk_totals, meta=meta)
+            part.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                part.unlink()
+            raise
 
 
 def _private(path: str, flags: int) -> int:

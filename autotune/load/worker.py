@@ -1,12 +1,14 @@
 """A load worker: ``python -m autotune.load.worker``.
 
 Reads a WorkerSpec (one line of JSON) from stdin, answers ``ready``, begins at ``go TIME`` and stops at ``stop`` or at
-the end of stdin; heartbeats go to stdout as lines of JSON, the raw records to ``raw_path``. It dies with its parent.
+the end of stdin; heartbeats go to stdout as lines of JSON, the raw records to ``raw_path``. A line of text other than
+``ready`` is why a night cannot go on. It dies with its parent.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import gc
 import os
@@ -19,7 +21,7 @@ from pathlib import Path
 import msgspec
 import uvloop
 
-from autotune.errors import InputError
+from autotune.errors import InputError, NightStopped
 from autotune.load import records
 from autotune.load.client import Client
 from autotune.load.spec import Heartbeat, WorkerSpec
@@ -153,6 +155,10 @@ def main() -> None:
         uvloop.run(run(spec, commands))
     except (EOFError, BrokenPipeError):
         os._exit(1)
+    except NightStopped as error:
+        with contextlib.suppress(OSError):
+            write_line(msgspec.json.encode(str(error)))
+        sys.exit(error.exit_code)
     except (OSError, InputError) as error:
         sys.exit(f"load worker: {error}")
 

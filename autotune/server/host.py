@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 
 from autotune.errors import NightStopped
+from autotune.study.refusals import remedy
 from autotune.values import Value
 
 MIB = 1 << 20
@@ -57,27 +58,14 @@ def host_refusals() -> Iterator[None]:
         yield
     except OSError as error:
         what = f"{error.filename}: " if error.filename else ""
-        remedy = _REMEDIES.get(error.errno or 0, "look at the machine")
-        raise NightStopped(f"host: {what}{error.strerror or error}; {remedy}, then start again") from error
+        advice = remedy(error.errno, "look at the machine")
+        raise NightStopped(f"host: {what}{error.strerror or error}; {advice}, then start again") from error
     except MemoryError as error:
         raise NightStopped("host: out of memory; free some or use fewer workers, then start again") from error
     except RuntimeError as error:
         if "new thread" not in str(error):
             raise
-        raise NightStopped(f"host: {error}; {_REMEDIES[errno.EAGAIN]}, then start again") from error
-
-
-_REMEDIES = {
-    errno.EAGAIN: "raise the limits of processes (ulimit -u, pids.max of the control group)",
-    errno.ENOMEM: "free memory",
-    errno.ENOSPC: "make room on the disk",
-    errno.EDQUOT: "make room in your quota",
-    errno.EROFS: "mount the file system writable",
-    errno.EACCES: "correct the permissions",
-    errno.EMFILE: "raise the limit of open files (ulimit -n)",
-    errno.ENFILE: "raise fs.file-max",
-    errno.EADDRNOTAVAIL: "close some of the open connections of this machine",
-}
+        raise NightStopped(f"host: {error}; {remedy(errno.EAGAIN)}, then start again") from error
 
 
 def raise_descriptor_limit(need: int) -> int:

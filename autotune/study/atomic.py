@@ -13,20 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from autotune.errors import NightStopped
+from autotune.study.refusals import unusable
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
-
-_REMEDIES = {
-    errno.ENOSPC: "the disk is full: free some space",
-    errno.EDQUOT: "the disk quota is used up: free some space",
-    errno.EROFS: "the file system is read-only: mount it writable",
-    errno.EACCES: "permission denied: make the folder writable for this user",
-    errno.EPERM: "permission denied: make the folder writable for this user",
-    errno.ENAMETOOLONG: "the name is too long: give a shorter one",
-    errno.EMFILE: "too many open files: raise the limit (ulimit -n)",
-    errno.ENFILE: "too many open files on this machine: raise fs.file-max",
-}
 
 
 def write_atomic(path: Path, data: bytes, mode: int = PRIVATE_FILE) -> None:
@@ -83,8 +73,7 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        remedy = _REMEDIES.get(error.errno or 0, f"{error.strerror}: check the disk")
-        raise NightStopped(f"{path}: cannot be written; {remedy}, then give the same command again") from error
+        raise NightStopped(f"{unusable(path, error, 'written')}, then give the same command again") from error
 
 
 def _write_and_sync(path: Path, data: bytes, mode: int) -> None:

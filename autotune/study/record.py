@@ -15,10 +15,11 @@ from typing import TypeVar
 
 import msgspec
 
-from autotune.errors import InputError, unreadable
+from autotune.errors import InputError
 from autotune.study.atomic import make_private_folder, write_atomic, writing
 from autotune.study.folder import StudyFolder, TrialFolder
 from autotune.study.manifest import Manifest
+from autotune.study.refusals import unusable
 from autotune.values import (
     Config,
     Estimate,
@@ -151,8 +152,12 @@ class Records:
 
     def results(self) -> list[TrialResult]:
         """Every settled trial, by number. Raises ``InputError`` naming a file that cannot be read."""
+        return list(self.each_result())
+
+    def each_result(self) -> Iterator[TrialResult]:
+        """The same, each read when it is asked for."""
         found = (self.result(number) for number in self.numbers())
-        return [result for result in found if result is not None]
+        return (result for result in found if result is not None)
 
     def interrupted(self) -> list[Begun]:
         """Trials that began and have no result, by number."""
@@ -185,7 +190,7 @@ def read_record(path: Path, shape: type[T]) -> T | None:
     except IsADirectoryError:
         raise InputError(f"{path}: a folder is in the place of this file; `autotune repair` sets it aside") from None
     except OSError as error:
-        raise InputError(unreadable(path, error)) from None
+        raise InputError(unusable(path, error)) from None
     try:
         return msgspec.json.decode(data, type=shape)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:

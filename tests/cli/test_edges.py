@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from pathlib import Path
 
 import pytest
 
+from autotune.study import refusals
 from tests.nights import Night, put, records, score
 
 from .conftest import Run
@@ -43,7 +45,7 @@ def test_another_users_study(
     code, out, err = run(command[0], study, *command[1:])
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert str(folder) in err
-    assert err.strip().endswith("cannot be read (Permission denied); ask its owner, or check its permissions")
+    assert "cannot be used (Permission denied); ask its owner, or check its permissions" in err
 
 
 def test_a_lock_that_is_a_loop(study: Path, run: Run) -> None:
@@ -52,7 +54,7 @@ def test_a_lock_that_is_a_loop(study: Path, run: Run) -> None:
     lock.symlink_to(lock)
     code, out, err = run("status", study)
     assert (code, out) == (2, "")
-    assert err == f"autotune: {lock}: cannot be read (Too many levels of symbolic links); " + (
+    assert err == f"autotune: {lock}: cannot be used (Too many levels of symbolic links); " + (
         "it is a loop of symbolic links: remove it\n"
     )
 
@@ -84,6 +86,46 @@ def test_output_to_a_full_disk(
         os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())
     assert code == 2
     assert err == ("autotune: standard output: cannot be written (No space left on device); print to another place\n")
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.EDQUOT, "Disk quota exceeded", "raw-0.npz.part"),
+        IsADirectoryError(errno.EISDIR, "Is a directory", "raw-0.npz.part"),
+    ],
+    ids=lambda error: errno.errorcode[error.errno],
+)
+@pytest.mark.parametrize("command", ["tune", "confirm", "verify"])
+def test_what_the_system_refuses_within_a_night_is_no_wrong_input(
+    study: Path, run: Run, monkeypatch: pytest.MonkeyPatch, command: str, refusal: OSError
+) -> None:
+    """A supervisor takes exit code 2 for the last word; 3 comes with what was refused and a remedy."""
+
+    def refused(*_: object) -> None:
+        raise refusal
+
+    for step in ("cli.app.run_night", "cli.app.run_confirmation", "verifying._run"):
+        monkeypatch.setattr(f"autotune.{step}", refused)
+    script = records(study).folder.launch_script
+    assert command != "verify" or run("export", study).code == 0
+    code, out, err = run(command, script if command == "verify" else study)
+    assert (code, out) == (3, "")
+    path = f"{refusal.filename}: " if refusal.filename else ""
+    remedy = refusals.remedy(refusal.errno)
+    assert err.endswith(f"autotune: host: {path}{refusal.strerror}; {remedy}, then start again\n")
+
+
+def test_a_full_disk_is_not_taken_for_standard_output(study: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was printed that could not be: the error passes as it is."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("autotune.cli.app.overview", full)
+    with pytest.raises(OSError, match="No space left"):
+        run("status", study)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import pytest
 
 from autotune.errors import InputError, NightStopped
 from autotune.load import driver, records
-from autotune.load.driver import raw_path, run_load, worker_count
+from autotune.load.driver import WorkerLost, raw_path, run_load, worker_count
 from autotune.load.records import CANCELLED, FAILED, OK
 from autotune.load.reduce import reduce
 from autotune.load.spec import LoadSpec, Progress, WorkerSpec
@@ -221,6 +221,14 @@ def test_a_worker_that_dies_stops_the_night(serve: Serve, tmp_path: Path) -> Non
         run_load(load, kill_one)
     assert len(started) == 2
     assert not any(p.is_running() for p in started)
+
+
+def test_a_full_disk_that_a_worker_meets_is_told_in_its_words(serve: Serve, tmp_path: Path) -> None:
+    """The night stops, and is not tried again as for a worker that died."""
+    (tmp_path / "raw-0-worker0.part.npz.part").symlink_to("/dev/full")
+    with pytest.raises(NightStopped, match=r"worker0\.part\.npz: cannot be written .*free some space") as told:
+        run_load(spec(serve(good_reply), tmp_path, requests=3))
+    assert not isinstance(told.value, WorkerLost)
 
 
 def test_workers_die_with_their_parent(serve: Serve, tmp_path: Path) -> None:

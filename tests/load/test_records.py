@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from autotune.errors import InputError
+from autotune.errors import InputError, NightStopped
 from autotune.load.records import CANCELLED, REQUESTS, Meta, RawRun, load, merge, save
 from tests.load.synthetic import Plan, closed_loop
 
@@ -25,6 +25,18 @@ def test_records_come_back_as_written(tmp_path: Path) -> None:
     save(raw, tmp_path / "raw-0.npz")
     assert_same(load(tmp_path / "raw-0.npz"), raw)
     assert [p.name for p in tmp_path.iterdir()] == ["raw-0.npz"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [("full", "the disk is full: free some space"), ("folder", "a folder is in the place of a file")]
+)
+def test_records_that_cannot_be_written_stop_the_night(tmp_path: Path, kind: str, words: str) -> None:
+    """With file and remedy; what was written of them does not take up the space that is missing."""
+    part = tmp_path / "raw-0.npz.part"
+    part.symlink_to("/dev/full") if kind == "full" else part.mkdir()
+    with pytest.raises(NightStopped, match=rf"raw-0\.npz: cannot be written \(.*{words}"):
+        save(closed_loop(Plan(seconds=1)), tmp_path / "raw-0.npz")
+    assert [p.name for p in tmp_path.iterdir()] == ([] if kind == "full" else [part.name])
 
 
 def test_an_empty_load_can_be_saved(tmp_path: Path) -> None:

@@ -158,7 +158,10 @@ def test_whoever_waits_beats() -> None:
     ("error", "remedy"),
     [
         (OSError(errno.EAGAIN, "Resource temporarily unavailable"), "ulimit -u"),
-        (OSError(errno.ENOSPC, "No space left on device", "/f"), "/f: No space left on device; make room"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "/f"),
+            "/f: No space left on device; the disk is full",
+        ),
         (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"),
         (OSError(errno.EIO, "Input/output error"), "look at the machine"),
         (RuntimeError("can't start new thread"), "ulimit -u"),
