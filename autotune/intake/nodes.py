@@ -14,17 +14,26 @@ _REMEDY = (
 
 
 def refuse_several_nodes(command: Sequence[str], place: str) -> None:
-    """Raises InputError for the flag that says so."""
+    """Raises InputError for the flag that says so. The command begins with the server itself."""
     flag = _flag(command)
     if flag:
         raise InputError(f"{place}: {flag}: every start would need its other ranks started elsewhere; {_REMEDY}")
 
 
+_NODES = (
+    ("--nnodes", "-n", "1"),
+    ("--node-rank", "-r", "0"),
+    ("--data-parallel-rank", "-dpn", "0"),
+    ("--data-parallel-start-rank", "-dpr", "0"),
+)
+
+
 def _flag(command: Sequence[str]) -> str:
-    for name, one in (("--nnodes", "1"), ("--node-rank", "0")):
-        value = value_of(command, name)
+    short = "serve" in command[:2]  # Only vLLM's parser has them.
+    for *names, letter, one in _NODES:
+        value = value_of(command, *names, *([letter] if short else []))
         if value is not None and value != one:
-            return f"{name} {value}"
+            return f"{names[0]} {value}"
     if any(flag_name(word) == "--headless" for word in command):
         return "--headless"
     here, all_ = (value_of(command, *names) for names in _DATA_PARALLEL)
