@@ -1,4 +1,4 @@
-"""What bash itself would refuse, and files that are no script: one error with its line, never a guess. Pure."""
+"""What the grammar does not understand, and files that are no script: one error with its line, no guess. Pure."""
 
 from __future__ import annotations
 
