@@ -29,14 +29,15 @@ _NODES = (
 
 
 def _flag(command: Sequence[str]) -> str:
-    short = "serve" in command[:2]  # Only vLLM's parser has them.
-    for *names, letter, one in _NODES:
-        value = value_of(command, *names, *([letter] if short else []))
+    for *names, one in _NODES:
+        value = value_of(command, *names)
         if value is not None and value != one:
             return f"{names[0]} {value}"
     if any(flag_name(word) == "--headless" for word in command):
         return "--headless"
     here, all_ = (value_of(command, *names) for names in _DATA_PARALLEL)
+    if value_of(command, "--data-parallel-rank", "-dpn") is not None and (all_ or "1") != "1":
+        return f"--data-parallel-size {all_} with --data-parallel-rank"
     return f"--data-parallel-size-local {here}" if here is not None and here != (all_ or "1") else ""
 
 

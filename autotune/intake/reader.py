@@ -177,9 +177,10 @@ class Reader(Loops):
             with given(self._scope, tuple(words[1:]) if known else None):
                 self.read(self._functions[words[0].text])
             self._around = around
-            for name, value in self._locals.pop().items():
+            for name, (value, exported) in self._locals.pop().items():
                 self._scope.variables.pop(name, None)
                 self._scope.variables |= {} if value is None else {name: value}
+                self._exported -= set() if exported else {name}
             self._depth -= 1
 
     def _run(self, node: Node, words: list[Word], env: dict[str, Word]) -> None:
@@ -254,7 +255,8 @@ class Reader(Loops):
         self._first = first
 
     def _enter(self, node: Node, words: list[Word]) -> None:
-        self._go(self._folders.entered(words))
+        home = self._scope.get("HOME") if words[0].text == "cd" and len(words) == 1 else None
+        self._go(self._folders.entered([*words, *(home or ())]))
 
     def _go(self, folders: Folders) -> None:
         self._folders = folders

@@ -8,10 +8,12 @@ from pathlib import Path, PurePath
 import msgspec
 
 from autotune.intake.call import Call
+from autotune.intake.grammar import parse
 from autotune.intake.prefixes import Bare, bare
 from autotune.intake.remark import short
 from autotune.intake.script import read_script
 from autotune.intake.shells import opened_by
+from autotune.intake.syntax import fault_of
 from autotune.intake.words import Word
 from autotune.intake.wrapped import CONTAINERS, Wrapped, wrapped_of
 from autotune.values import Value
@@ -45,7 +47,8 @@ _BESIDE = (
 def kind_of(argv: Sequence[str]) -> str:
     """The engine that a command line starts, empty for another program."""
     at = start_of(argv)
-    return _kind_at(argv, at) if at is not None else ""
+    ends = any(PurePath(word).name in _ENDS for word in argv[:at])
+    return _kind_at(argv, at) if at is not None and not ends else ""
 
 
 def start_of(argv: Sequence[str]) -> int | None:
@@ -106,7 +109,7 @@ def server_of(call: Call, where: str, environ: Mapping[str, str], kind: str = ""
         # A variable of the other side: nobody could export it here.
         body = [_placed(word, call.line) if wrapped.isolated and word.unclear else word for word in inside.words]
     kind = kind_of([word.text for word in body]) or kind
-    if not kind or any(PurePath(word.text).name in _ENDS for word in body):
+    if not kind:
         return None
     refusal = _refusal([word.text for word in body], wrapped)
     return Server(kind=kind, wrapped=wrapped, words=tuple(body), env=env, changes=changes, refusal=refusal)
@@ -154,6 +157,8 @@ def _from_shell(outer: Bare, where: Path, environ: Mapping[str, str]) -> Bare:
     if not opened or not opened[0].text:
         return outer
     settings = {**environ, **{name: word.text for name, word in outer.env.items() if not word.unclear}}
+    if fault_of(opened[0].text, parse(opened[0].text).root_node):
+        return outer
     script = read_script(opened[0].text, where, settings)
     calls = [call for call in script.calls if kind_of(call.argv)]
     if len(calls) != 1:

@@ -40,9 +40,9 @@ class Loops(Variables):
         self._unsure -= 1
 
     def _loop(self, node: Node) -> None:
-        left = self._left
+        before = self._left, self._doubted
         self._turn(node)
-        self._left = left
+        self._left, self._doubted = before
 
     def _turn(self, node: Node) -> None:
         """What differs from turn to turn cannot be told."""
@@ -72,7 +72,7 @@ class Loops(Variables):
     def _turns(self, node: Node) -> None:
         """A loop through arguments that are known, turn by turn until none is left."""
         body = node.child_by_field_name("body") or node
-        self._left = False
+        self._left = self._doubted = False
         around, self._entered = self._entered, self._unsure
         for _ in range(_TURNS):
             before = self._scope.variables["@"]
@@ -80,14 +80,16 @@ class Loops(Variables):
                 break
             if not asks_getopts(node):
                 self._each(body)
-            if self._scope.variables["@"] == before and not self._left:
-                for name in assigned_in(body):
+            if self._doubted or (self._scope.variables["@"] == before and not self._left):
+                for name in ("@", *assigned_in(body)):
                     self._set_unclear(node, name)
                 break
         self._entered = around
 
     def _break(self, node: Node, words: list[Word]) -> None:
-        self._left |= self._unsure <= self._entered
+        sure = self._unsure <= self._entered
+        self._left |= sure
+        self._doubted |= not sure
 
     def _set_unclear(self, node: Node, name: str) -> None:
         self._scope.variables[name] = (Word(text=f"${name}", unclear=f"${name}", line=self._line(node)),)

@@ -28,8 +28,8 @@ class Variables:
         self._name = name
         self._exported: set[str] = set()
         self._unsure = self._around = 0
-        self._all_exported = False
-        self._locals: list[dict[str, tuple[Word, ...] | None]] = []
+        self._all_exported = self._doubted = False
+        self._locals: list[dict[str, tuple[tuple[Word, ...] | None, bool]]] = []
         self._first = 1
 
     def _line(self, node: Node) -> int:
@@ -62,6 +62,7 @@ class Variables:
         unsure = self._unsure > (self._around if own else 0)
         if unsure and known is not None and [word.text for word in known] != [word.text for word in words]:
             self._remark(node, f"{what} set anew under a condition; that was not followed")
+            self._doubted |= name == "@"
             return False
         if unsure:
             self._remark(node, f"{what} set under a condition, which was taken to hold")
@@ -77,6 +78,8 @@ class Variables:
         keyword = source(node.children[0])
         options = [source(child) for child in node.children[1:] if child.type == "word"]
         exports = keyword == "export" or any(o.startswith("-") and "x" in o for o in options)
+        if keyword == "export" and "-f" in options:
+            return
         keeps = keyword != "export" and keyword != "readonly" and bool(self._locals) and "-g" not in options
         for child in node.named_children:
             for name in self._declared(node, child, keeps):
@@ -112,7 +115,7 @@ class Variables:
         """Note what a function's own variable hides; whether it is new."""
         fresh = name not in self._locals[-1]
         if fresh:
-            self._locals[-1][name] = self._scope.variables.get(name)
+            self._locals[-1][name] = (self._scope.variables.get(name), name in self._exported)
         return fresh
 
     def _unset(self, node: Node) -> None:

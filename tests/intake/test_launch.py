@@ -175,6 +175,7 @@ def test_a_watchdog_has_one_server(script: str) -> None:
     [
         'if [ -n "$OLD" ]; then docker exec c pkill -f launch_server.py; fi',
         "docker exec c pkill -f launch_server.py",
+        "ssh host 'print -l **/*(.)'",
         'if [ "${N:-1}" -gt 1 ]; then srun -N 2 -n 2 vllm serve m; exit; fi',
         'if [ "$IN" ]; then docker exec c vllm serve m; exit; fi',
         'if [ "$ALL" ]; then for i in 0 1; do vllm serve x & done; wait; exit; fi',
@@ -214,6 +215,7 @@ def test_what_runs_beside_the_server_in_its_container_is_named() -> None:
     assert found.command == ("env", "--chdir=/x", "vllm", "serve", "m")
     for text in ("not followed: export $(cat /e)", "not taken over: pip install -e .", "build it into the image"):
         assert text in said(found)
+    assert launch('ssh host "pkill -f vllm serve; vllm serve m"').command == ("vllm", "serve", "m")
     assert "build it" not in said(launch('ssh host "cd /x && vllm serve m"'))
 
 
@@ -250,6 +252,8 @@ def test_a_program_before_the_server_that_is_not_known_is_named() -> None:
         ("docker compose run svc vllm serve m", "docker compose: the server would go on"),
         ("systemd-run -p MemoryMax=1G vllm serve m", "systemd-run -p: the server would go on"),
         ("vllm serve m -n 2 -r 0", "--nnodes 2: every start"),
+        ("vllm serve m -dp 2 --data-parallel-rank 0", "--data-parallel-size 2 with --data-parallel-rank: every start"),
+        ("python3 -m vllm.entrypoints.openai.api_server -n 2", "--nnodes 2: every start"),
         ("vllm serve m --data-parallel-rank 1", "--data-parallel-rank 1: every start"),
         ("vllm serve m --data-parallel-start-rank=4", "--data-parallel-start-rank 4: every start"),
     ],

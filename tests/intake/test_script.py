@@ -280,3 +280,22 @@ def test_text_for_another_shell_may_be_anything(text: str) -> None:
     [remark] = script.remarks
     assert remark.line == 1
     assert f"in {text[:4]}" in remark.text
+
+
+def test_a_break_or_shift_under_a_condition_leaves_the_arguments_unclear() -> None:
+    """What is left of them is the server's own command line."""
+    for body in ("[[ $1 == --* ]] || break; shift 2", "[[ $1 == --x ]] && shift; shift"):
+        [call] = list(read(f'f() {{ while (($#)); do {body}; done; server "$@"; }}\nf --a 1 b').calls)
+        assert call.words[1].unclear == "$@"
+
+
+def test_what_a_function_exports_for_itself_ends_with_it() -> None:
+    """``local -x``; functions that are exported are no settings."""
+    inside, behind = read("f() { local -x A=1; server; }\nexport -f f\nf\nserver").calls
+    assert ({name: word.text for name, word in inside.env.items()}, behind.env) == ({"A": "1"}, {})
+
+
+def test_cd_alone_goes_home() -> None:
+    """As bash does."""
+    [call] = read("cd /a; cd\nserver $PWD").calls
+    assert (call.folder and call.folder.text, call.argv[1]) == ("/home/somebody", "/home/somebody")
