@@ -34,9 +34,9 @@ def _lost_line_ends(root: Node) -> Iterator[int]:
         if node.type != "command":
             continue
         for before, child in pairwise([child for child in node.children if child.type != "comment"]):
-            gap = (node.text or b"")[before.end_byte - node.start_byte : child.start_byte - node.start_byte]
             if before.type != "variable_assignment":
                 break
+            gap = (node.text or b"")[before.end_byte - node.start_byte : child.start_byte - node.start_byte]
             if b"\n" in gap.replace(b"\\\r\n", b"").replace(b"\\\n", b""):
                 yield before.end_byte
 

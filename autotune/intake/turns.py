@@ -11,8 +11,6 @@ from autotune.intake.loops import asks_getopts, assigned_in, only_word, takes_ar
 from autotune.intake.variables import Variables
 from autotune.intake.words import Scope, Word
 
-_TURNS = 200
-
 
 class Loops(Variables):
     """The part of a reader that knows which loops are around it. ``calls`` are the commands so far."""
@@ -74,13 +72,11 @@ class Loops(Variables):
         body = node.child_by_field_name("body") or node
         self._left = self._doubted = False
         around, self._entered = self._entered, self._unsure
-        for _ in range(_TURNS):
-            before = self._scope.variables["@"]
-            if not before or self._left:
-                break
+        while (before := self._scope.variables.get("@")) and not self._left:
             if not asks_getopts(node):
                 self._each(body)
-            if self._doubted or (self._scope.variables["@"] == before and not self._left):
+            fewer = len(self._scope.variables.get("@", ())) < len(before)
+            if self._doubted or not (fewer or self._left):
                 for name in ("@", *assigned_in(body)):
                     self._set_unclear(node, name)
                 break

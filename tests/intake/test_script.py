@@ -243,6 +243,7 @@ def test_arguments_made_of_unknown_ones_stay_unknown() -> None:
     [
         "while [[ $# -gt 0 ]]; do if [[ $1 == --tp ]]; then TP=$2; shift 2; fi; done",
         "while getopts t: o; do case $o in t) TP=$OPTARG ;; esac; done",
+        'while (($#)); do TP=$1; set -- "$@" "$@"; shift; done',
     ],
 )
 def test_a_loop_through_arguments_that_is_not_understood_leaves_its_variables_unclear(loop: str) -> None:
