@@ -128,6 +128,20 @@ def test_a_file_that_cannot_be_used_is_one_error(tmp_path: Path, name: str, cont
     assert name in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cat > c <<E\nversion: 3\nservices:\nE\nvllm serve m\n",
+        "# for systemd\ncat > x.service <<E\n[Service]\nE\nvllm serve m\n",
+        "#!/bin/sh\ncat <<E\n[Unit]\nE\nvllm serve m\n",
+    ],
+)
+def test_a_script_that_writes_another_file_is_a_script(tmp_path: Path, text: str) -> None:
+    """What a file is says its first line."""
+    (tmp_path / "x.sh").write_text(text)
+    assert gather([tmp_path / "x.sh"], {}).launch is not None
+
+
 def test_files_that_are_not_there_or_no_text_are_refused(tmp_path: Path) -> None:
     """A folder without results too."""
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")

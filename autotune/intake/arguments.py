@@ -21,6 +21,18 @@ def set_by(words: Sequence[Word]) -> tuple[Word, ...] | None:
     return None
 
 
+def exports_all(words: Sequence[Word], before: bool) -> bool:
+    """Whether all that is assigned after ``set`` is exported too: ``-a``, until ``+a``."""
+    texts = [word.text for word in words[1:]]
+    for at, (text, following) in enumerate(zip(texts, [*texts[1:], ""], strict=True)):
+        if text in ("--", "-") or text[:1] not in ("-", "+"):
+            if at == 0 or not texts[at - 1].endswith("o"):
+                break
+        elif "a" in text[1:] or (text[1:].endswith("o") and following == "allexport"):
+            before = text.startswith("-")
+    return before
+
+
 def shifted(known: tuple[Word, ...], words: Sequence[Word]) -> tuple[Word, ...]:
     """The arguments after ``shift``."""
     count = words[1].text if len(words) > 1 else "1"

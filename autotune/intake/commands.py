@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import msgspec
 from tree_sitter import Node
 
-from autotune.intake.words import Scope, Word, between, fields, one, source
+from autotune.intake.grammar import source
+from autotune.intake.words import Scope, Word, between, fields, one
 
 _REDIRECTS = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
 _TESTS = frozenset({"[", "test", "command", "which", "type", "grep", "pgrep", "curl", "nvidia-smi"})
@@ -19,7 +20,7 @@ def words_of(node: Node, scope: Scope) -> tuple[list[Word], dict[str, Word]]:
     env: dict[str, Word] = {}
     words: list[Word] = []
     before: Node | None = None
-    for child in node.named_children:
+    for child in (child for child in node.named_children if child.type != "comment"):
         if child.type == "variable_assignment" and not words:
             name, value = child.child_by_field_name("name"), child.child_by_field_name("value")
             env[source(name) if name else ""] = value_of(value, scope)[0]
@@ -38,7 +39,7 @@ def value_of(value: Node | None, scope: Scope) -> tuple[Word, ...]:
     if value is None:
         return (Word(text=""),)
     if value.type == "array":
-        return tuple(word for child in value.named_children for word in fields(child, scope))
+        return tuple(word for child in value.named_children if child.type != "comment" for word in fields(child, scope))
     return (one(value, scope),)
 
 

@@ -17,7 +17,7 @@ from autotune.intake.flags import take
 from autotune.intake.nodes import refuse_several_nodes
 from autotune.intake.remark import Remark
 from autotune.intake.search_path import without_doubles
-from autotune.intake.server import Server, kind_of, stranger
+from autotune.intake.server import Server, kind_of, start_of, stranger
 from autotune.intake.words import Word
 from autotune.intake.wrapped import Wrapped
 from autotune.study.environment import is_name, looks_secret
@@ -56,6 +56,8 @@ def launch_of(call: Call, server: Server, where: str) -> Launch:
     """The study's engine. Raises InputError for a command of which a part cannot be told, or that no night can run."""
     kind, wrapped = server.kind, server.wrapped
     notes = _Notes(where, call.line)
+    if server.refusal:
+        raise InputError(f"{notes.place}: {server.refusal}")
     for change in server.changes:
         notes.say(change)
     words = _without_unset(list(server.words), notes)
@@ -68,7 +70,7 @@ def launch_of(call: Call, server: Server, where: str) -> Launch:
     _told(wrapped.words if wrapped else (), notes)
     command = _told(words, notes)
     if kind_of(command):
-        refuse_several_nodes(command, notes.place)
+        refuse_several_nodes(command[start_of(command) :], notes.place)
         if program := stranger(command):
             notes.say(f"{program} stands before the server and was kept: it must hold it, and end with it")
     _flags_elsewhere(command, notes)
@@ -155,13 +157,15 @@ def _without_keys(words: list[Word], kind: str, notes: _Notes) -> tuple[list[Wor
 
 def _without_address(words: list[Word], notes: _Notes) -> tuple[list[Word], str, str]:
     found = []
+    at = start_of([word.text for word in words]) or 0
+    front, words = words[:at], words[at:]
     for flags in _ADDRESS:
         words, value = take(words, flags)
         found.append(value.text if value else "")
     if any(found):
         address = ":".join(part or "(default)" for part in found)
         notes.say(f"listens on {address}; a night listens on loopback and a free port, so put it back when you export")
-    return words, found[0], found[1]
+    return [*front, *words], found[0], found[1]
 
 
 def _without_tls(words: list[Word], notes: _Notes) -> list[Word]:
@@ -179,10 +183,14 @@ def _settings(env: Mapping[str, Word], notes: _Notes) -> tuple[dict[str, str], l
     for name, word in env.items():
         if not is_name(name):
             notes.say(f"not followed: the setting {name}")
-        elif looks_secret(name, word.text) or word.unclear == f"${name}":
+        elif looks_secret(name, word.text) or (word.unclear == f"${name}" and word.text in ("", word.unclear)):
             passed.append(name)
             if not word.unclear:
                 notes.say(f"{name} looks like a secret: export it before a night; its value was not taken", word.line)
+        elif word.unclear == f"${name}" and word.unclear not in word.text:
+            # A path that goes on with what was there before: nothing, here.
+            literal[name] = word.text
+            notes.say(f"{word.unclear} is set nowhere and was taken as empty", word.line)
         elif word.unclear:
             notes.say(f"{name} was left out: {word.unclear} cannot be told without running the script", word.line)
         else:

@@ -15,33 +15,34 @@ from tree_sitter import Node
 
 from autotune.intake.arguments import given
 from autotune.intake.call import Call
-from autotune.intake.commands import is_test, loop_variable, words_of
+from autotune.intake.commands import is_test, words_of
+from autotune.intake.folders import Folders, shown
+from autotune.intake.grammar import parse, source
 from autotune.intake.prefixes import Bare, bare
+from autotune.intake.remark import Remark, short
 from autotune.intake.shells import Opened, opened_by
-from autotune.intake.syntax import refuse_broken
-from autotune.intake.variables import Variables
-from autotune.intake.words import Scope, Word, one, parse, source
+from autotune.intake.syntax import fault_of, refuse_broken
+from autotune.intake.turns import Loops
+from autotune.intake.words import Scope, Word, one
 
 _DEPTH = 20
 _QUIET_WORDS = (
     "echo printf shopt trap wait sleep mkdir true false : exit cat tee date which type ls test [ return kill pkill"
     " nvidia-smi curl wget hostname pwd tail head grep rm touch chmod until break continue dirname disown jobs ts"
 )
+_HOLDS = frozenset({"wait", "kill", "pkill", "killall"})
 QUIET = frozenset(_QUIET_WORDS.split())
 """Programs that leave the server as it is: not worth a remark."""
 _ARGUMENTS = re.compile(r"\$(?:[1-9@*]|\{[1-9@*])")
 
 
-class Reader(Variables):
+class Reader(Loops):
     """What is known so far. ``calls`` and ``remarks`` are for whoever reads on."""
 
     def __init__(self, scope: Scope, name: str) -> None:
         super().__init__(scope, name)
-        self.calls: list[Call] = []
         self._functions: dict[str, Node] = {}
-        self._folder: Word | None = None
-        self._loops: list[str] = []
-        self._behind = 0
+        self._folders = Folders()
         self._depth = 0
         self._sessions: dict[str, Reader] = {}
         self._typed = ""
@@ -62,6 +63,8 @@ class Reader(Variables):
         self._builtins: dict[str, Callable[[Node, list[Word]], None]] = {
             "cd": self._enter,
             "pushd": self._enter,
+            "popd": self._enter,
+            "break": self._break,
             ".": self._source,
             "source": self._source,
             "eval": self._evaluate,
@@ -78,6 +81,13 @@ class Reader(Variables):
         self._first = first
         self.read(root)
 
+    def _take_inner(self, text: str, node: Node, first: int) -> None:
+        """Text for another shell, whose language may be another: what starts no server there may be anything."""
+        if fault := fault_of(text, parse(text).root_node):
+            self.remarks.append(Remark(where=self._name, line=first, text=f"{fault}; in {short(source(node))}"))
+            return
+        self.take(text, first)
+
     def read(self, node: Node) -> None:
         """A node by its kind; of one that only groups others, each."""
         behind = node.next_sibling is not None and node.next_sibling.type == "&"
@@ -89,17 +99,7 @@ class Reader(Variables):
             self._each(node)
         self._behind -= behind
 
-    def _each(self, node: Node) -> None:
-        for child in node.named_children:
-            self.read(child)
-
     # Control
-
-    def _branches(self, node: Node) -> None:
-        """Conditions are commands too; whether the branches are taken is not known."""
-        self._unsure += 1
-        self._each(node)
-        self._unsure -= 1
 
     def _list(self, node: Node) -> None:
         """What stands behind ``[ ... ] &&`` is under a condition as well."""
@@ -111,21 +111,10 @@ class Reader(Variables):
             self.read(child)
         self._unsure -= asked
 
-    def _loop(self, node: Node) -> None:
-        """What differs from turn to turn cannot be told."""
-        name = loop_variable(node)
-        if name:
-            self._scope.variables[name] = (Word(text=f"${name}", unclear=f"${name}", line=self._line(node)),)
-        behind, self._behind = self._behind, 0
-        self._loops.append(name)
-        self._branches(node if node.type == "while_statement" else node.child_by_field_name("body") or node)
-        self._loops.pop()
-        self._behind = behind
-
     def _subshell(self, node: Node) -> None:
-        before = (dict(self._scope.variables), set(self._exported), self._folder)
+        before = (dict(self._scope.variables), set(self._exported), self._folders)
         self._each(node)
-        self._scope.variables, self._exported, self._folder = before
+        self._scope.variables, self._exported, self._folders = before
 
     def _define(self, node: Node) -> None:
         name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
@@ -183,12 +172,20 @@ class Reader(Variables):
     def _call(self, words: list[Word], known: bool) -> None:
         if self._depth < _DEPTH:
             self._depth += 1
+            self._locals.append({})
+            around, self._around = self._around, self._unsure
             with given(self._scope, tuple(words[1:]) if known else None):
                 self.read(self._functions[words[0].text])
+            self._around = around
+            for name, (value, exported) in self._locals.pop().items():
+                self._scope.variables.pop(name, None)
+                self._scope.variables |= {} if value is None else {name: value}
+                self._exported -= set() if exported else {name}
             self._depth -= 1
 
     def _run(self, node: Node, words: list[Word], env: dict[str, Word]) -> None:
         program = bare(words, env)
+        self._held |= words[0].text in _HOLDS
         opened = opened_by(program.words)
         if opened is not None:
             for shell in opened:
@@ -199,7 +196,7 @@ class Reader(Variables):
                 Call(
                     words=tuple(words),
                     env={**exported, **env},
-                    folder=self._folder,
+                    folder=self._folders.here,
                     line=self._line(node),
                     sure=not self._unsure,
                     loops=tuple(self._loops),
@@ -212,7 +209,7 @@ class Reader(Variables):
         reader = self._sessions.get(shell.session) if shell.session else None
         if reader is None:
             reader = self._inner({**program.env, **shell.env})
-            reader._folder = shell.folder or self._folder
+            reader._go(msgspec.structs.replace(self._folders, here=shell.folder or self._folders.here))
             if shell.session:
                 self._sessions[shell.session] = reader
         if shell.arguments is not None:
@@ -225,7 +222,7 @@ class Reader(Variables):
         reader._typed += shell.text
         if reader._typed and (not shell.terminal or reader._typed.endswith("\n")):
             typed, reader._typed = reader._typed, ""
-            reader.take(typed, self._line(node))
+            reader._take_inner(typed, node, self._line(node))
         left = (f"{shell.terminal} was left out: autotune starts the server itself",) if shell.terminal else ()
         changes = (*left, *program.changes)
         self.calls += [msgspec.structs.replace(call, changes=(*changes, *call.changes)) for call in reader.calls]
@@ -253,18 +250,16 @@ class Reader(Variables):
             return
         first = self._first
         self._depth += 1
-        self.take(" ".join(word.code for word in words[1:]), self._line(node))
+        self._take_inner(" ".join(word.code for word in words[1:]), node, self._line(node))
         self._depth -= 1
         self._first = first
 
     def _enter(self, node: Node, words: list[Word]) -> None:
-        self._folder = _entered(self._folder, [word for word in words[1:] if not word.text.startswith("-")])
+        home = self._scope.get("HOME") if words[0].text == "cd" and len(words) == 1 else None
+        self._go(self._folders.entered([*words, *(home or ())]))
 
-
-def _entered(before: Word | None, targets: list[Word]) -> Word | None:
-    """The folder after ``cd``."""
-    if not targets:
-        return None
-    target = targets[0]
-    relative = not target.unclear and not target.text.startswith("/")
-    return before + Word(text="/") + target if before is not None and relative else target
+    def _go(self, folders: Folders) -> None:
+        self._folders = folders
+        self._scope.variables.pop("PWD", None)
+        if pwd := shown(folders.here, self._scope.environ.get("PWD", "")):
+            self._scope.variables["PWD"] = (pwd,)

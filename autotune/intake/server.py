@@ -7,11 +7,13 @@ from pathlib import Path, PurePath
 
 import msgspec
 
-from autotune.errors import InputError
 from autotune.intake.call import Call
+from autotune.intake.grammar import parse
 from autotune.intake.prefixes import Bare, bare
+from autotune.intake.remark import short
 from autotune.intake.script import read_script
 from autotune.intake.shells import opened_by
+from autotune.intake.syntax import fault_of
 from autotune.intake.words import Word
 from autotune.intake.wrapped import CONTAINERS, Wrapped, wrapped_of
 from autotune.values import Value
@@ -30,23 +32,40 @@ _FRONT = frozenset({"chrt", "ionice", "nice", "nsys", "stdbuf", "timeout", "uv"}
 """Programs that run what follows them, and leave a server as it is."""
 _IMAGES = {"vllm-openai": (("python3", "-m", "vllm.entrypoints.openai.api_server"), ("vllm", "serve"))}
 """Images whose entry point is the server: how it takes its model behind a flag, and by place."""
-_ELSEWHERE = frozenset({*CONTAINERS, "kubectl", "systemd-run", "sbatch", "ssh", "srun"})
+_ELSEWHERE = frozenset(
+    {*CONTAINERS, "docker-compose", "podman-compose", "kubectl", "systemd-run", "sbatch", "ssh", "srun"}
+)
 """Programs whose server goes on when they are ended themselves."""
+_ENDS = frozenset({"pkill", "pgrep", "killall"})
+"""Programs that only name a server."""
+
+_BESIDE = (
+    "what is run beside the server in its container or on its host is not done; build it into the image or the host"
+)
 
 
 def kind_of(argv: Sequence[str]) -> str:
     """The engine that a command line starts, empty for another program."""
-    for word, following in zip(argv, [*argv[1:], ""], strict=False):
-        name = PurePath(word).name
-        if word == "-m" and following in MODULES:
-            return MODULES[following]
-        if name in ("sglang", "vllm") and following == "serve":
-            return name
-        if name == "autotune" and following == "sim":
-            return "sglang"
-        if name in _FILES:
-            return _FILES[name]
-    return ""
+    at = start_of(argv)
+    ends = any(PurePath(word).name in _ENDS for word in argv[:at])
+    return _kind_at(argv, at) if at is not None and not ends else ""
+
+
+def start_of(argv: Sequence[str]) -> int | None:
+    """Where in a command line the server itself begins; what stands before has flags of its own."""
+    return next((at for at in range(len(argv)) if _kind_at(argv, at)), None)
+
+
+def _kind_at(argv: Sequence[str], at: int) -> str:
+    word, following = argv[at], argv[at + 1] if at + 1 < len(argv) else ""
+    name = PurePath(word).name
+    if word == "-m" and following in MODULES:
+        return MODULES[following]
+    if name in ("sglang", "vllm") and following == "serve":
+        return name
+    if name == "autotune" and following == "sim":
+        return "sglang"
+    return _FILES.get(name, "")
 
 
 def stranger(argv: Sequence[str]) -> str:
@@ -63,20 +82,21 @@ def program_of(call: Call) -> str:
 
 
 class Server(Value, frozen=True, kw_only=True):
-    """A call that starts a server, taken apart: engine, wrapper, the server's own words, the settings it gets."""
+    """A call that starts a server, taken apart: engine, wrapper, the server's own words, the settings it gets.
+
+    ``refusal`` says why a night could not start or end it, empty where it can.
+    """
 
     kind: str
     wrapped: Wrapped | None
     words: tuple[Word, ...]
     env: dict[str, Word]
     changes: tuple[str, ...] = ()
+    refusal: str = ""
 
 
 def server_of(call: Call, where: str, environ: Mapping[str, str], kind: str = "") -> Server | None:
-    """The server that a call starts, None for any other call. ``kind``: it is one, of that engine, if none is seen.
-
-    Raises InputError where a program starts it that a night could not end it by.
-    """
+    """The server that a call starts, None for any other call. ``kind``: it is one, of that engine, if none is seen."""
     own = bare(call.words, call.env)
     body, env = list(own.words), own.env
     wrapped = wrapped_of(body, _STARTS)
@@ -91,25 +111,32 @@ def server_of(call: Call, where: str, environ: Mapping[str, str], kind: str = ""
     kind = kind_of([word.text for word in body]) or kind
     if not kind:
         return None
-    if not wrapped and body and PurePath(body[0].text).name in _ELSEWHERE:
-        program = " ".join(word.text for word in body[:2])
-        raise InputError(
-            f"{where}:{call.line}: {program}: the server would go on when this is ended; give a script that starts it "
+    refusal = _refusal([word.text for word in body], wrapped)
+    return Server(kind=kind, wrapped=wrapped, words=tuple(body), env=env, changes=changes, refusal=refusal)
+
+
+def _refusal(argv: Sequence[str], wrapped: Wrapped | None) -> str:
+    """Why a night could not start or end a server."""
+    program = PurePath(argv[0]).name if argv else ""
+    scope = program == "systemd-run" and "--scope" in argv[: start_of(argv)]
+    if not wrapped and program in _ELSEWHERE and not scope:
+        return (
+            f"{' '.join(argv[:2])}: the server would go on when this is ended; give a script that starts it "
             "in the foreground: its own command line, or docker run, podman run, srun or ssh in front of that"
         )
     if wrapped and wrapped.several:
-        raise InputError(
-            f"{where}:{call.line}: {wrapped.several}: a night starts one task on one node; "
-            "give a script of a server that fits one"
-        )
-    return Server(kind=kind, wrapped=wrapped, words=tuple(body), env=env, changes=changes)
+        return f"{wrapped.several}: a night starts one task on one node; give a script of a server that fits one"
+    return ""
 
 
 def _reaching(env: dict[str, Word], wrapped: Wrapped) -> dict[str, Word]:
     """The settings that reach the server: a container gets what ``--env`` says, by value or by name."""
     if not wrapped.isolated:
         return env
-    return {name: env.get(name, word) if word.unclear == f"${name}" else word for name, word in wrapped.env.items()}
+    return {
+        name: env.get(name, word) if word.unclear == f"${name}" and not word.text else word
+        for name, word in wrapped.env.items()
+    }
 
 
 def _with_entry(body: list[Word], wrapped: Wrapped) -> list[Word]:
@@ -130,14 +157,19 @@ def _from_shell(outer: Bare, where: Path, environ: Mapping[str, str]) -> Bare:
     if not opened or not opened[0].text:
         return outer
     settings = {**environ, **{name: word.text for name, word in outer.env.items() if not word.unclear}}
-    calls = [call for call in read_script(opened[0].text, where, settings).calls if kind_of(call.argv)]
+    if fault_of(opened[0].text, parse(opened[0].text).root_node):
+        return outer
+    script = read_script(opened[0].text, where, settings)
+    calls = [call for call in script.calls if kind_of(call.argv)]
     if len(calls) != 1:
         return outer
     inner = bare(calls[0].words, calls[0].env)
     words = inner.words
     if folder := calls[0].folder:
         words = (Word(text="env"), Word(text="--chdir=") + folder, *words)
-    return Bare(words=words, env={**outer.env, **inner.env}, changes=(*calls[0].changes, *inner.changes))
+    beside = [f"not taken over: {short(' '.join(call.argv))}" for call in script.calls if call is not calls[0]]
+    said = (*(remark.text for remark in script.remarks), *beside, *([_BESIDE] if beside else []))
+    return Bare(words=words, env={**outer.env, **inner.env}, changes=(*said, *calls[0].changes, *inner.changes))
 
 
 def _placed(word: Word, line: int) -> Word:

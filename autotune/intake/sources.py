@@ -116,15 +116,14 @@ def _left_over(call: Call, path: Path) -> Remark:
 
 def _only(servers: Sequence[tuple[Call, Server]], path: Path) -> tuple[Call, Server] | None:
     """The one server, or the one that surely runs. Raises InputError for a choice that nobody can make here."""
-    for call, _ in servers:
-        if _repeats(call):
-            remedy = "keep the one to tune, with its values, in a copy"
-            raise InputError(f"{path.name}:{call.line}: servers are started in a loop; {remedy}")
     sure = [found for found in servers if found[0].sure]
     chosen = servers if len(servers) < 2 else sure
     if len(chosen) > 1 or (len(servers) > 1 and not sure):
         lines = ", ".join(str(call.line) for call, _ in servers)
         raise InputError(f"{path.name}: servers are started in lines {lines}; keep the one to tune in a copy")
+    if chosen and _repeats(chosen[0][0]):
+        remedy = "keep the one to tune, with its values, in a copy"
+        raise InputError(f"{path.name}:{chosen[0][0].line}: servers are started in a loop; {remedy}")
     return chosen[0] if chosen else None
 
 

@@ -1,4 +1,4 @@
-"""What bash itself would refuse, and files that are no script: one error with its line, never a guess. Pure."""
+"""What the grammar does not understand, and files that are no script: one error with its line, no guess. Pure."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from tree_sitter import Node
 
 from autotune.errors import InputError
+from autotune.intake.grammar import source
 from autotune.intake.remark import short
-from autotune.intake.words import source
 
 _CLOSING = frozenset({"then", "elif", "else", "fi", "do", "done", "esac", "}"})
 """Words that end or go on with something: none of them is a program."""
-_UNIT = re.compile(r"^\[(?:Unit|Service|Install)\]\s*$", re.MULTILINE)
-_YAML = re.compile(r"^(?:services|apiVersion|version):(?:\s|$)", re.MULTILINE)
+_UNIT = re.compile(r"\[(?:Unit|Service|Install)\]\s*")
+_YAML = re.compile(r"(?:(?:services|apiVersion|version|name|kind|x-[\w-]+):(?:\s.*)?|---\s*)")
+_SERVERS = re.compile(r"sglang|vllm|serve|autotune")
 _YAML_NAME = re.compile(r".*\.ya?ml", re.IGNORECASE)
 
 
@@ -25,6 +26,11 @@ def refuse_broken(root: Node, where: str, first: int = 1) -> None:
             f"{where}:{line + first}: {text}; bash -n SCRIPT says more: correct it, "
             "or leave that line out of a copy where bash takes it"
         )
+
+
+def fault_of(text: str, root: Node) -> str:
+    """What is not bash in text for another shell, as a remark, where nothing in it could be a server; else empty."""
+    return "" if _SERVERS.search(text) else next((found for _, found in _faults(root)), "")
 
 
 def _faults(root: Node) -> Iterator[tuple[int, str]]:
@@ -47,12 +53,15 @@ def _blank_lines(text: str) -> int:
 
 def refuse_foreign(text: str, where: str) -> None:
     """Raises InputError for a systemd unit and for YAML (compose, Kubernetes), with what to give instead."""
-    if _UNIT.search(text):
+    lines = [] if text.startswith("#!") else text.splitlines()
+    # What stands further down may be text that a script writes to a file.
+    first = next((line for line in lines if line.strip() and line.lstrip()[0] not in "#;"), "")
+    if _UNIT.fullmatch(first):
         raise InputError(
             f"{where}: is a systemd unit, which is not read; give a script with the command of its ExecStart, "
             "an export for each Environment, and a cd to its WorkingDirectory"
         )
-    if _YAML_NAME.fullmatch(where) or _YAML.search(text):
+    if _YAML_NAME.fullmatch(where) or _YAML.fullmatch(first):
         raise InputError(
             f"{where}: is YAML (compose, Kubernetes), which is not read; "
             "give a script that starts the same container with docker run"

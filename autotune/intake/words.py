@@ -12,13 +12,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
-import tree_sitter_bash
-from tree_sitter import Language, Node, Parser, Tree
+from tree_sitter import Node
 
+from autotune.intake.grammar import parse, source
 from autotune.study.environment import looks_secret
 from autotune.values import Value
 
-_LANGUAGE = Language(tree_sitter_bash.language())
 _EXPANSIONS = frozenset(
     {"simple_expansion", "expansion", "command_substitution", "process_substitution", "arithmetic_expansion"}
 )
@@ -97,16 +96,6 @@ class Part(Value, frozen=True, kw_only=True):
     splits: bool = False
 
 
-def parse(text: str) -> Tree:
-    """The syntax tree of a script."""
-    return Parser(_LANGUAGE).parse(text.encode())
-
-
-def source(node: Node) -> str:
-    """What is written there."""
-    return (node.text or b"").decode(errors="replace")
-
-
 def fields(node: Node, scope: Scope) -> list[Word]:
     """The arguments that a word of the script becomes: one, or none or several where it expands."""
     done: list[Word] = []
@@ -173,7 +162,7 @@ def _parts(node: Node, scope: Scope, quoted: bool) -> Iterator[Part]:
         case "simple_expansion" | "expansion":
             yield _expansion(node, scope, quoted)
         case "command_substitution" | "process_substitution" | "arithmetic_expansion":
-            yield Part(words=(_substitution(source(node), scope),))
+            yield Part(words=(_substitution(source(node).lstrip(), scope),))
         case _:
             yield Part(words=(Word(text=_bare(source(node), scope)),))
 
@@ -185,7 +174,9 @@ def _string(node: Node, scope: Scope) -> Iterator[Part]:
     position, empty = 1, True
     inner = [child for each in node.children for child in (each.children if each.type == "string" else [each])]
     for child in (child for child in inner if child.type in _EXPANSIONS):
-        literal = raw[position : child.start_byte - begin]
+        # The grammar takes blanks before an expansion for a part of it.
+        blanks = len(source(child)) - len(source(child).lstrip())
+        literal = raw[position : child.start_byte - begin + blanks]
         position = child.end_byte - begin
         empty = False
         if literal:
@@ -222,7 +213,7 @@ def _substitution(text: str, scope: Scope) -> Word:
 
 
 def _expansion(node: Node, scope: Scope, quoted: bool) -> Part:
-    text = source(node)
+    text = source(node).lstrip()
     if late := _LATE_ARGUMENTS.fullmatch(text):
         return Part(words=(scope.get("@") or ())[int(late[1]) - 1 :], splits=not quoted)
     match = _PARAMETER.fullmatch(text[2:-1] if text.startswith("${") else text[1:])

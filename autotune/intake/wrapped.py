@@ -66,7 +66,8 @@ def wrapped_of(words: Sequence[Word], starts: Collection[str]) -> Wrapped | None
     words = list(words)
     changes: list[str] = []
     program = PurePath(words[0].text).name if words else ""
-    if program in CONTAINERS and "run" in [word.text for word in words[1:4]]:
+    front = [word.text for word in words[1:4]]
+    if program in CONTAINERS and "run" in front and "compose" not in front:
         return _container(words, CONTAINERS[program], changes)
     if program == "srun":
         return _srun(words, starts, changes)
@@ -104,7 +105,9 @@ class _Container:
     def _setting(self, word: Word, text: str) -> None:
         name, equals, value = text.partition("=")
         secret = not equals or looks_secret(name, value)
-        self.env[name] = Word(text=value, names=(name,), unclear=f"${name}" if secret else word.unclear)
+        self.env[name] = Word(
+            text="" if secret else value, names=(name,), unclear=f"${name}" if secret else word.unclear
+        )
 
 
 def _container(words: list[Word], kind: str, changes: list[str]) -> Wrapped | None:
@@ -171,7 +174,7 @@ def _srun(words: list[Word], starts: Collection[str], changes: list[str]) -> Wra
         words=kept,
         isolated=False,
         changes=tuple(changes),
-        several=next((_text(option) for option in options if _counted(option) not in ("", "1")), ""),
+        several=next((_text(option) for option in options if _counted(option) not in ("", "1", "1-1")), ""),
     )
 
 

@@ -155,6 +155,70 @@ def test_a_loop_that_starts_several_servers_is_an_error(body: str) -> None:
     assert launch("while true; do vllm serve m; sleep 5; done &").command == ("vllm", "serve", "m")
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "while true; do vllm serve m & PID=$!; wait $PID; done",
+        "while true; do vllm serve m & PID=$!; while kill -0 $PID; do sleep 10; done; done",
+        "for i in 1 2 3; do vllm serve m & sleep 60; curl x && break; kill %1; done; wait",
+        "start() { vllm serve m & }\nstart\nwhile true; do sleep 5; curl x || start; done",
+        "for gpu in 0; do vllm serve m & done",
+    ],
+)
+def test_a_watchdog_has_one_server(script: str) -> None:
+    """A loop that waits for it, ends it before the next turn, or starts it again; or has one turn only."""
+    assert launch(script).command == ("vllm", "serve", "m")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'if [ -n "$OLD" ]; then docker exec c pkill -f launch_server.py; fi',
+        "docker exec c pkill -f launch_server.py",
+        "ssh host 'print -l **/*(.)'",
+        'if [ "${N:-1}" -gt 1 ]; then srun -N 2 -n 2 vllm serve m; exit; fi',
+        'if [ "$IN" ]; then docker exec c vllm serve m; exit; fi',
+        'if [ "$ALL" ]; then for i in 0 1; do vllm serve x & done; wait; exit; fi',
+    ],
+)
+def test_a_server_that_is_not_the_chosen_one_ends_nothing(line: str) -> None:
+    """Nor does a command that only names one."""
+    assert launch(f"{line}\nvllm serve m").command == ("vllm", "serve", "m")
+
+
+def test_flags_before_the_server_are_those_of_another_program() -> None:
+    """``-p`` of systemd-run is no port; with --scope it holds the server itself."""
+    found = launch("systemd-run --scope -p MemoryMax=1G vllm serve m -p 80")
+    assert found.command == ("systemd-run", "--scope", "-p", "MemoryMax=1G", "vllm", "serve", "m")
+    assert found.port == "80"
+    assert launch("nice -n 2 vllm serve m").command == ("nice", "-n", "2", "vllm", "serve", "m")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "export PYTHONPATH=/x:$PYTHONPATH\nvllm serve m",
+        "PYTHONPATH=/x:${PYTHONPATH} vllm serve m",
+        "docker run -e PYTHONPATH=/x:$PYTHONPATH image vllm serve m",
+    ],
+)
+def test_a_path_that_goes_on_with_nothing_is_kept(line: str) -> None:
+    """What the script puts in front is not lost with the variable that is set nowhere."""
+    found = launch(line)
+    assert (found.env, found.pass_env) == ({"PYTHONPATH": "/x:"}, ())
+    assert "$PYTHONPATH is set nowhere and was taken as empty" in said(found)
+
+
+def test_what_runs_beside_the_server_in_its_container_is_named() -> None:
+    """A trial starts the server alone."""
+    found = launch('docker run image bash -c "export $(cat /e) && cd /x && pip install -e . && vllm serve m"')
+    assert found.command == ("env", "--chdir=/x", "vllm", "serve", "m")
+    for text in ("not followed: export $(cat /e)", "not taken over: pip install -e .", "build it into the image"):
+        assert text in said(found)
+    assert launch('ssh host "pkill -f vllm serve; vllm serve m"').command == ("vllm", "serve", "m")
+    assert "build it" not in said(launch('ssh host "cd /x && vllm serve m"'))
+
+
 def test_sudo_leaves_and_what_it_sets_stays() -> None:
     """A night could not end a server of another user; in front of a container it leaves as well."""
     found = launch("sudo -E CUDA_VISIBLE_DEVICES=3 vllm serve m")
@@ -185,6 +249,13 @@ def test_a_program_before_the_server_that_is_not_known_is_named() -> None:
         ("srun -N2 vllm serve m", "-N2: a night starts one task"),
         ("docker exec c vllm serve m", "docker exec: the server would go on"),
         ("kubectl exec pod -- vllm serve m", "kubectl exec: the server would go on"),
+        ("docker compose run svc vllm serve m", "docker compose: the server would go on"),
+        ("systemd-run -p MemoryMax=1G vllm serve m", "systemd-run -p: the server would go on"),
+        ("vllm serve m -n 2 -r 0", "--nnodes 2: every start"),
+        ("vllm serve m -dp 2 --data-parallel-rank 0", "--data-parallel-size 2 with --data-parallel-rank: every start"),
+        ("python3 -m vllm.entrypoints.openai.api_server -n 2", "--nnodes 2: every start"),
+        ("vllm serve m --data-parallel-rank 1", "--data-parallel-rank 1: every start"),
+        ("vllm serve m --data-parallel-start-rank=4", "--data-parallel-start-rank 4: every start"),
     ],
 )
 def test_what_a_night_could_not_start_or_end_is_an_error(line: str, message: str) -> None:
@@ -197,7 +268,7 @@ def test_what_a_night_could_not_start_or_end_is_an_error(line: str, message: str
 
 def test_what_srun_gets_from_a_night_leaves() -> None:
     """However it is written."""
-    found = launch("srun -n1 --ntasks=1 -n 1 --nodes 1 -J x --pty --gres=gpu:1 vllm serve m")
+    found = launch("srun -n1 --ntasks=1 -n 1 --nodes 1 --nodes=1-1 -J x --pty --gres=gpu:1 vllm serve m")
     assert found.wrapper.options == ("--gres=gpu:1",)
     assert "--nodes 1 was left out" in said(found)
 

@@ -197,3 +197,106 @@ def test_a_function_that_calls_itself_ends() -> None:
     """A script that cannot end is read to an end."""
     assert read("f() { f; server; }\nf").calls
     assert read("A='server; eval $A'\neval $A").calls
+
+
+@pytest.mark.parametrize(
+    ("text", "env"),
+    [
+        ('export "A=/data/hf"', {"A": "/data/hf"}),
+        ('export "PATH=/opt/bin:$PATH" "A=1"', {"PATH": "/opt/bin:/usr/bin", "A": "1"}),
+        ("set -a; A=1; set +a; B=2", {"A": "1"}),
+        ("set -eua\nA=1", {"A": "1"}),
+        ("set -o allexport\nA=1\nset +o allexport\nB=2", {"A": "1"}),
+        ("set -euo pipefail\nA=1", {}),
+        ("set -- -a\nA=1", {}),
+    ],
+)
+def test_what_is_exported_however_it_is_written(text: str, env: dict[str, str]) -> None:
+    """In quotes, which are words to the grammar; and all of it, behind ``set -a``."""
+    script = read(f"{text}\nserver")
+    assert ({name: word.text for name, word in script.calls[-1].env.items()}, script.remarks) == (env, ())
+
+
+@pytest.mark.parametrize("text", ["export $(grep -v '^#' .env | xargs)", 'eval "export $(grep A= .env)"'])
+def test_exports_that_only_a_run_could_tell_are_named(text: str) -> None:
+    """They are missing from the study."""
+    [note] = notes(f"{text}\nserver")
+    assert note.startswith("launch.sh:1: not followed: export $(grep")
+
+
+def test_a_default_that_is_empty_stays_under_a_condition() -> None:
+    """An empty array is a value: what a switch adds, off by default, is not in the baseline."""
+    script = read('EXTRA=()\nif [ "$FP8" = 1 ]; then\n  EXTRA+=(--fp8)\nfi\nserver "${EXTRA[@]}"')
+    assert script.calls[-1].argv == ("server",)
+    assert "EXTRA is set anew under a condition; that was not followed" in str(script.remarks[0])
+
+
+def test_arguments_made_of_unknown_ones_stay_unknown() -> None:
+    """As started without any, and that is said."""
+    text = 'M=/d\nwhile [[ $# -gt 0 ]]; do\n  POS+=("$1"); shift\ndone\nset -- "${POS[@]}"\nserver "$M" "$@"'
+    assert read(text).calls[-1].argv == ("server", "/d")
+    assert "launch.sh:5: arguments of the script are used; it was read as started without any" in notes(text)
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "while [[ $# -gt 0 ]]; do if [[ $1 == --tp ]]; then TP=$2; shift 2; fi; done",
+        "while getopts t: o; do case $o in t) TP=$OPTARG ;; esac; done",
+        'while (($#)); do TP=$1; set -- "$@" "$@"; shift; done',
+    ],
+)
+def test_a_loop_through_arguments_that_is_not_understood_leaves_its_variables_unclear(loop: str) -> None:
+    """The default would be another server than the one that runs."""
+    [call] = [c for c in read(f"f() {{ local TP=1; {loop}; server $TP; }}\nf --tp 8").calls if c.argv[0] == "server"]
+    assert call.words[1].unclear == "$TP"
+
+
+def test_a_functions_arguments_are_as_sure_as_its_call() -> None:
+    """A condition around the call does not make its own loop unsure."""
+    text = 'f() { local TP=1; while (($#)); do TP=$2; shift 2; done; server $TP; }\nif [ "$X" ]; then f --tp 8; fi'
+    assert read(text).calls[-1].argv == ("server", "8")
+
+
+@pytest.mark.parametrize(
+    ("text", "folder"),
+    [
+        ("pushd /a; pushd b; popd", "/a"),
+        ("pushd /a; popd", None),
+        ("cd /a; cd /b; cd -", "/a"),
+        ("cd /a; pushd /b; pushd", "/a"),
+    ],
+)
+def test_the_way_back_is_followed(text: str, folder: str | None) -> None:
+    """popd and ``cd -``."""
+    [call] = read(f"{text}\nserver").calls
+    assert (call.folder.text if call.folder else None) == folder
+
+
+@pytest.mark.parametrize("text", ['zsh -c "print -l **/*(.)"', 'eval "V=\\"\\${$NAME}\\""'])
+def test_text_for_another_shell_may_be_anything(text: str) -> None:
+    """Where no server is named in it, it is a remark and the rest is read."""
+    script = read(f"{text}\nrun-it")
+    assert script.calls[-1].argv == ("run-it",)
+    [remark] = script.remarks
+    assert remark.line == 1
+    assert f"in {text[:4]}" in remark.text
+
+
+def test_a_break_or_shift_under_a_condition_leaves_the_arguments_unclear() -> None:
+    """What is left of them is the server's own command line."""
+    for body in ("[[ $1 == --* ]] || break; shift 2", "[[ $1 == --x ]] && shift; shift"):
+        [call] = list(read(f'f() {{ while (($#)); do {body}; done; server "$@"; }}\nf --a 1 b').calls)
+        assert call.words[1].unclear == "$@"
+
+
+def test_what_a_function_exports_for_itself_ends_with_it() -> None:
+    """``local -x``; functions that are exported are no settings."""
+    inside, behind = read("f() { local -x A=1; server; }\nexport -f f\nf\nserver").calls
+    assert ({name: word.text for name, word in inside.env.items()}, behind.env) == ({"A": "1"}, {})
+
+
+def test_cd_alone_goes_home() -> None:
+    """As bash does."""
+    [call] = read("cd /a; cd\nserver $PWD").calls
+    assert (call.folder and call.folder.text, call.argv[1]) == ("/home/somebody", "/home/somebody")
