@@ -6,12 +6,15 @@ import itertools
 import json
 from pathlib import Path
 
+import pytest
+
 from autotune.fleet.interference import Interference
 from autotune.study.record import read_record
 from autotune.values import LaunchPlan, Measured
 from tests.nights import Night, autotune, events, left, records, result_bytes
 
 
+@pytest.mark.slow
 def test_a_night_over_two_slots(tmp_path: Path) -> None:
     """Each trial has the devices of its slot, two run at once, and what they cost each other is on record."""
     gpus = tmp_path / "gpus.json"

@@ -87,7 +87,7 @@ def test_live_loads_cost_their_time_and_no_start() -> None:
 
 
 def test_the_table_of_pairs_has_both_sides() -> None:
-    """Medians of starts without and with live values, the restarts among them, and their ratio."""
+    """Medians of starts without and with live values, the restarts among them, their means and the ratios."""
     curves = [
         Curve(regret=(*(0.5,) * n, *(0.0,) * (20 - n)), clock_s=(360.0,) * 20, lost=(False,) * 20) for n in (3, 1)
     ]
@@ -97,7 +97,7 @@ def test_the_table_of_pairs_has_both_sides() -> None:
     ]
     rows = live_tables(runs, 20)
     assert rows[0] == "### Server starts with live values and without, 5% noise"
-    assert "| f | 1 | 4 → 2 | 3 → 1 | 0.33 | 0.10 → 0.10 | 0 → 100 · 100 → 100 · 100 → 100 |" in rows
+    assert "| f | 1 | 4 → 2 | 3 → 1 | 0.33 | 3.0 → 1.0 | 0.33 | 0.10 → 0.10 | 0 → 100 · 100 → 100 · 100 → 100 |" in rows
 
 
 def test_a_study_starts_from_what_another_left() -> None:

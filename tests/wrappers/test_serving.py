@@ -183,6 +183,7 @@ def test_a_stop_that_the_runtime_refuses_becomes_a_removal(doubles: Doubles, tmp
     assert server.teardown.stop.killed == 1
 
 
+@pytest.mark.slow
 def test_a_container_that_cannot_be_ended_is_named(doubles: Doubles) -> None:
     """Where neither stop nor removal helps, the report says which container is still there."""
     plan = wrapped_plan("docker", "--deaf")
