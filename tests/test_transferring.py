@@ -141,7 +141,7 @@ def test_after_an_engine_upgrade_the_same_file_is_both(tmp_path: Path) -> None:
     """Refused without --force, with the way to go on; with it the first folder is what the second starts from."""
     old = elder(tmp_path / "old")
     old.write_text(old.read_text().replace('version = "0.5.14"', 'version = "0.5.15"'))
-    with pytest.raises(InputError, match=r"engine\.version.*--force .*--from"):
+    with pytest.raises(InputError, match=r"engine\.version.*--force.*--from"):
         resolve(read_brief(old))
     again = resolve(read_brief(old), force=True)
     assert again.study.name == "elder-2"
