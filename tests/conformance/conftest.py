@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-NIGHT = "test_a_night_with_a_server_killed_under_load"
+NIGHT = "test_simulated.py::TestSimulated::test_a_night_with_a_server_killed_under_load["
 FAST = ("sglang", "vllm")
 
 
@@ -12,5 +12,5 @@ FAST = ("sglang", "vllm")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A whole night takes half a minute: in the fast tests the two engines that most studies are of."""
     for item in items:
-        if item.name.startswith(NIGHT) and not any(item.name.endswith(f"[{name}]") for name in FAST):
+        if NIGHT in item.nodeid and not item.nodeid.endswith(tuple(f"[{name}]" for name in FAST)):
             item.add_marker(pytest.mark.slow)
