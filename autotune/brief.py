@@ -92,7 +92,7 @@ class Brief(msgspec.Struct, frozen=True, kw_only=True):
     def cache_parameter(self) -> str:
         """The parameter with which the KV cache grows; empty: there is none, or the command states how large it is."""
         stated = value_of(self.study.engine.command, *CACHE_FLAGS) is not None
-        searched = {self.space.get(name).flag_for(self.version) for name in self.study.space.parameters}
+        searched = {self.space.get(name).flag_for(self.version) for name in self.facts}
         return "" if stated or searched & set(CACHE_FLAGS) else self.space.memory_fraction()
 
     def lengths(self) -> Lengths:

@@ -17,7 +17,7 @@ from autotune.export import render
 from autotune.export.bundle import ExportBundle, Provenance
 from autotune.export.container import gpus_of
 from autotune.promising import promise_of
-from autotune.sameness import changed_since, changes, of_the_load
+from autotune.sameness import changes, in_words, of_the_load
 from autotune.standing import baseline_of, score_of
 from autotune.study.atomic import write_atomic
 from autotune.study.file import Workload
@@ -71,17 +71,17 @@ def best_bundle(brief: Brief, image: str = "") -> ExportBundle | None:
     plan = records.plan(best.number)
     if plan is None:
         raise InputError(f"{records.trial(best.number).plan}: the plan of the best trial is missing; `autotune repair`")
-    gpu = _gpu(brief)
+    gpu, changed = _gpu(brief), changes(brief)
     return ExportBundle(
         plan=plan,
-        baseline=_baseline_then(brief, records, results) or _baseline_beside(brief, plan),
+        baseline=_baseline_then(changed, records, results) or _baseline_beside(brief, plan),
         provenance=_as_measured(
             msgspec.structs.replace(
                 provenance(brief, best, confirmation, results),
                 promise=_promise(best, results, brief, confirmation),
                 baseline=_promise(baseline_of(results), results, brief, confirmation),
             ),
-            changes(brief),
+            changed,
         ),
         gpus=gpus_of(plan.argv) if gpu else 0,
         image=image,
@@ -97,17 +97,18 @@ def _baseline_beside(brief: Brief, plan: LaunchPlan) -> LaunchPlan:
     return brief.engine.launch_plan(brief.study.engine, brief.study.model, [], where)
 
 
-def _baseline_then(brief: Brief, records: Records, results: Sequence[TrialResult]) -> LaunchPlan | None:
+def _baseline_then(changed: Sequence[str], records: Records, results: Sequence[TrialResult]) -> LaunchPlan | None:
     """The baseline as it was measured, where the study file would start another one by now."""
     base = baseline_of(results)
-    if base is None or not any(line.startswith(("engine.", "model.")) for line in changes(brief)):
+    if base is None or not any(line.startswith(("engine.", "model.")) for line in changed):
         return None
     return records.plan(base.number)
 
 
 def _as_measured(told: Provenance, changed: Sequence[str]) -> Provenance:
-    """Without the lines that the study file would tell otherwise than it was measured."""
+    """Without the lines that the study file would tell otherwise than it was measured; with what has changed."""
     replace = msgspec.structs.replace
+    told = replace(told, changed=in_words(changed))
     if any(line.startswith(("engine.command", "model.path", "model.config")) for line in changed):
         told = replace(told, model="")
     if any(line.startswith("objective.") for line in changed):
@@ -156,7 +157,6 @@ def provenance(
         score=f"{study.objective.metric} {score.value:,.1f} +- {score.stderr:,.1f} within one start",
         ranked=_ranked(best, results),
         confirmed_gain=confirmation.sentence if confirmation else "",
-        changed=changed_since(brief),
     )
 
 

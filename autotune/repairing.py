@@ -97,9 +97,8 @@ def _sound_manifest(brief: Brief, aside: list[Path]) -> Manifest:
     if _is_misshapen(brief.folder.manifest, Manifest):
         aside.append(quarantine(brief.folder.manifest))
     manifest = write_manifest(brief)
-    if changed := differences(
-        manifest.fingerprint, fingerprint(brief.study, found_facts(brief))
-    ):  # bounds must not follow from a file that measured nothing
+    changed = differences(manifest.fingerprint, fingerprint(brief.study, found_facts(brief)))
+    if changed:  # bounds must not follow from a file that measured nothing
         raise not_the_same(brief, changed)
     return manifest
 

@@ -30,8 +30,12 @@ _SERVER = ("engine.kind", "engine.wrapper.", "model.path", "model.served_name")
 def found_facts(brief: Brief) -> dict[str, str]:
     """What was found on this machine and must stay the same in one study."""
     devices = gpu_of(brief.study).devices()
-    facts = {"engine_version": brief.version, "gpu": ", ".join(sorted({d.name for d in devices}))}
-    return facts | ({"dataset": brief.dataset.facts.digest} if brief.dataset else {})
+    return _facts_of_the_study(brief) | {"gpu": ", ".join(sorted({d.name for d in devices}))}
+
+
+def _facts_of_the_study(brief: Brief) -> dict[str, str]:
+    """Those that are the same wherever the study is looked at."""
+    return {"engine_version": brief.version} | ({"dataset": brief.dataset.facts.digest} if brief.dataset else {})
 
 
 def gpu_of(study: Study) -> GpuProbe:
@@ -93,17 +97,18 @@ def changed_since(brief: Brief) -> str:
 
     For those who only look, perhaps on another machine: GPUs are not asked for.
     """
-    changed = changes(brief)
+    return in_words(changes(brief))
+
+
+def in_words(changed: Sequence[str]) -> str:
+    """What ``changes`` found as a sentence; empty where that is nothing."""
     return f"the study has changed since this was measured: {'; '.join(changed)}" if changed else ""
 
 
 def changes(brief: Brief) -> list[str]:
     """The same, a line a key; empty where nothing is on record."""
     known = Records(brief.folder).manifest()
-    facts = {"engine_version": brief.version}
-    if brief.dataset is not None:
-        facts["dataset"] = brief.dataset.facts.digest
-    return differences(known.fingerprint, fingerprint(brief.study, facts)) if known else []
+    return differences(known.fingerprint, fingerprint(brief.study, _facts_of_the_study(brief))) if known else []
 
 
 def of_the_load(changed: Sequence[str]) -> list[str]:
